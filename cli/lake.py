@@ -17,7 +17,15 @@ import boto3
 from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError
 from pyiceberg.catalog import Catalog
 from pyiceberg.catalog.glue import GlueCatalog
-from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
+from pyiceberg.catalog.rest import RestCatalog
+from pyiceberg.exceptions import (
+    ForbiddenError,
+    NoSuchNamespaceError,
+    NoSuchTableError,
+    OAuthError,
+    RESTError,
+    UnauthorizedError,
+)
 from pyiceberg.expressions import AlwaysTrue, BooleanExpression
 from pyiceberg.io import FileIO, load_file_io
 from pyiceberg.table import Table
@@ -28,6 +36,7 @@ from calve.config.job import Lake
 from calve.errors import ConfigError, Fatal, Retryable
 from calve.names import TableName
 from calve.outputs.job_status import TableState
+from calve.secrets import oauth_client
 from calve.table.position import Ledger, Position
 from calve.table.protocol import Commit, nearest_position
 from calve.table.summary import LEDGER, POSITION_TAG, STATE, TOPIC, has_ledger, ledger_of, metrics_of
@@ -132,11 +141,21 @@ def _snapshot(found: Mapping[str, Any]) -> Snapshot:
 
 
 def open_catalog(lake: Lake) -> Catalog:
-    """The Glue Data Catalog: the emulator's if the lake has an endpoint, else that of AWS."""
-    properties = {"warehouse": lake.warehouse, "client.region": lake.region, **credentials(lake)}
+    """What holds the tables. The emulator's Glue and S3 if the lake has an endpoint, else those of AWS.
+
+    Raises ConfigError: there are no credentials. Raises Fatal, Retryable: a REST catalog refuses them, or does not answer.
+    """
+    properties = {"client.region": lake.region, **credentials(lake)}
     if lake.endpoint:
-        properties |= {"glue.endpoint": lake.endpoint, "s3.endpoint": lake.endpoint}
-    return GlueCatalog("lake", **properties)
+        properties["s3.endpoint"] = lake.endpoint
+    if lake.catalog is None:
+        endpoint = {"glue.endpoint": lake.endpoint} if lake.endpoint else {}
+        return GlueCatalog("lake", **properties, **endpoint, warehouse=lake.warehouse)
+    properties |= lake.catalog.properties
+    if lake.secret:
+        properties["credential"] = oauth_client(lake.secret)
+    with aws_errors(f"the catalog {lake.catalog.uri}"):
+        return RestCatalog("lake", **properties)
 
 
 def credentials(lake: Lake) -> dict[str, str]:
@@ -305,9 +324,15 @@ def count_by(table: Table, column: str, chosen: BooleanExpression = ALWAYS_TRUE)
 
 @contextmanager
 def aws_errors(what: str) -> Iterator[None]:
-    """Turn an AWS client's errors into `Fatal` (refused), `Retryable` (no answer) or `ConfigError` (no credentials)."""
+    """Turn errors of AWS and of catalogs into `Fatal` (refused), `Retryable` (no answer) or `ConfigError` (no credentials)."""
     try:
         yield
+    except (UnauthorizedError, ForbiddenError, OAuthError) as error:
+        said = str(error).partition("\n")[0]
+        fix = "check `secret` and `scope` of `lake.catalog`, and what the catalog allows this client"
+        raise Fatal(f"{what} may not be read: {said}", fix=fix) from None
+    except RESTError as error:
+        raise Retryable(f"{what} cannot be read: {str(error).partition(chr(10))[0]}") from None
     except ClientError as error:
         code = error.response["Error"]["Code"]
         if code.startswith(_DENIED):

@@ -17,7 +17,8 @@ from pyspark.sql import SparkSession
 
 from calve.config import job
 from calve.config.job import Job
-from calve.config.maintenance import TURN_KINDS, Kind, due
+from calve.config.maintenance import OF_S3_TABLES, TURN_KINDS, Kind, due
+from calve.errors import CalveError
 from calve.log import event
 from glue_jobs.iceberg.catalog import Lake, Table
 from glue_jobs.maintenance.table_stats import figures, tables_of
@@ -79,6 +80,8 @@ class Maintaining:
         Raises CalveError: the work is not possible, or not possible now.
         """
         dead_letters = self._lake.load(main.name.dead_letters)
+        if main.lake.is_managed and self._only in OF_S3_TABLES:
+            raise CalveError(f"S3 Tables does this for {main.name}: {self._only}", fix="omit --only")
         work = Work(table, main, dead_letters)
         if work.is_forgetting:
             event("maintenance.skipped", **work.who, why="a person is being forgotten")
@@ -86,6 +89,7 @@ class Maintaining:
         found = {
             each.kind: each.why
             for each in due(figures(main, dead_letters, table.maintenance), table.maintenance)
+            if not (main.lake.is_managed and each.kind in OF_S3_TABLES)
         }
         wanted = {self._only: found.get(self._only, "requested")} if self._only else found
         for kind, why in wanted.items():

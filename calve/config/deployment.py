@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Literal
 
-from calve.config.job import Job
+from calve.config.job import Catalog, Job
 from calve.config.publishing import Export, Publish
 
 UNKNOWN_WAREHOUSE = "s3://made-by-the-stack"
@@ -89,6 +89,7 @@ class LakeDeployment:
     kms_key: str | None = None
     namespace: str = "database"
     cluster_ids: tuple[str, ...] = ()
+    catalog: Catalog | None = None
 
 
 TOLERANCE = 2.0

@@ -89,9 +89,65 @@ AnyRegistry = Registry | GlueRegistry
 
 
 @dataclass(frozen=True, slots=True)
+class RestCatalog:
+    """An Iceberg REST catalog that holds the tables. `warehouse`: its own name of the place of its tables.
+
+    `secret` refers to a JSON object with `client_id` and `client_secret`; None: the catalog asks for none.
+    """
+
+    uri: str
+    warehouse: str | None = None
+    secret: str | None = None
+    scope: str | None = None
+    token_url: str | None = None
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """Its properties in Iceberg's libraries, without the credential."""
+        oauth = {
+            "oauth2-server-uri": self.token_url or f"{self.uri}/v1/oauth/tokens",
+            "scope": self.scope or "catalog",
+        }
+        return {
+            "uri": self.uri,
+            **({"warehouse": self.warehouse} if self.warehouse else {}),
+            **(oauth if self.secret else {}),
+        }
+
+
+@dataclass(frozen=True, slots=True)
+class S3Tables:
+    """A table bucket of Amazon S3 Tables, which holds the tables and their files. `uri`: of its REST catalog.
+
+    Source: https://docs.aws.amazon.com/AmazonS3/latest/userguide/s3-tables-integrating-open-source.html
+    """
+
+    bucket_arn: str
+    uri: str
+    region: str
+
+    @property
+    def properties(self) -> dict[str, str]:
+        """Its properties in Iceberg's libraries. The caller's AWS credentials sign each request."""
+        return {
+            "uri": self.uri,
+            "warehouse": self.bucket_arn,
+            "rest.sigv4-enabled": "true",
+            "rest.signing-name": "s3tables",
+            "rest.signing-region": self.region,
+        }
+
+
+Catalog = S3Tables | RestCatalog
+Service = Literal["glue", "rest", "s3tables"]
+"""What holds the tables."""
+
+
+@dataclass(frozen=True, slots=True)
 class Lake:
     """The location of the tables. `warehouse`: an S3 URI without a trailing slash.
 
+    catalog: holds the tables; None: the Glue Data Catalog. Under S3 Tables only reports, digests and exports are in `warehouse`.
     names_key: the bucket was imported, so `kms_key` encrypts only objects that are sent with its name.
     cluster_ids: under `namespace: cluster_id`, the clusters whose databases the job may write; empty: of any cluster.
     """
@@ -104,6 +160,22 @@ class Lake:
     kms_key: str | None = None
     names_key: bool = False
     cluster_ids: tuple[str, ...] = ()
+    catalog: Catalog | None = None
+
+    @property
+    def secret(self) -> str | None:
+        """The reference to the credentials of the catalog."""
+        return self.catalog.secret if isinstance(self.catalog, RestCatalog) else None
+
+    @property
+    def service(self) -> Service:
+        match self.catalog:
+            case None:
+                return "glue"
+            case RestCatalog():
+                return "rest"
+            case S3Tables():
+                return "s3tables"
 
 
 @dataclass(frozen=True, slots=True)

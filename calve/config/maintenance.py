@@ -161,6 +161,8 @@ def snapshots_to_keep(ages_s: Sequence[float], needed: int, maintenance: Mainten
 # Maintenance and ingest job coordinate through properties of the table (ADR 31).
 TURN_KINDS: tuple[Kind, ...] = ("compact", "deletes")
 """Work that replaces data files; rounds of keyed tables delete rows from these."""
+OF_S3_TABLES: tuple[Kind, ...] = (*TURN_KINDS, "orphans")
+"""Work that the service does: https://docs.aws.amazon.com/AmazonS3/latest/userguide/s3-tables-maintenance-overview.html"""
 HOLD_S = 1_800.0
 
 

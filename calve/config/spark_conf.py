@@ -4,11 +4,16 @@ from __future__ import annotations
 
 import re
 
-from calve.config.job import Job
+from calve.config.job import Job, Lake, RestCatalog, S3Tables
 
 CATALOG = "lake"
-NAMES_KEY = f"spark.sql.catalog.{CATALOG}.calve.names-key"
+_OWN = f"spark.sql.catalog.{CATALOG}.calve"
+NAMES_KEY = f"{_OWN}.names-key"
 """Whether the lake's key encrypts only objects that are sent with its name."""
+FILES = f"{_OWN}.files"
+"""The S3 URI of the lake's folder. `warehouse` is the catalog's own property: a REST catalog has another word there."""
+SERVICE = f"{_OWN}.service"
+"""A `calve.config.job.Service`."""
 OWN_SETTINGS = re.compile(
     r"spark\.sql\.(extensions|catalog\..*|ansi\.enabled|adaptive\.optimizer\.excludedRules|execution\.arrow\.maxBytesPerBatch|mapKeyDedupPolicy|session\.timeZone)"
     r"|spark\.dynamicAllocation\.minExecutors|spark\.(driver|executor)\.extraJavaOptions|spark\.(redaction\.regex|scheduler\.mode|speculation|ui\..*|broadcast\.UDFCompressionThreshold)"
@@ -23,19 +28,17 @@ def spark_conf(job: Job) -> dict[str, str]:
     conf = {
         "spark.sql.extensions": "org.apache.iceberg.spark.extensions.IcebergSparkSessionExtensions",
         catalog: "org.apache.iceberg.spark.SparkCatalog",
-        f"{catalog}.catalog-impl": "org.apache.iceberg.aws.glue.GlueCatalog",
+        **{f"{catalog}.{name}": value for name, value in _catalog(job.lake).items()},
         f"{catalog}.io-impl": "org.apache.iceberg.aws.s3.S3FileIO",
-        f"{catalog}.warehouse": job.lake.warehouse,
         f"{catalog}.client.region": job.lake.region,
-        f"{catalog}.glue.skip-archive": "true",
-        # Cluster ids contain "-", which Glue allows and Iceberg refuses; calve.names has validated every name.
-        f"{catalog}.glue.skip-name-validation": "true",
         f"{catalog}.cache-enabled": "false",
+        FILES: job.lake.warehouse,
+        SERVICE: job.lake.service,
         # Iceberg's compaction and `glue_jobs.iceberg.staging` write files through this catalog without a commit.
         "spark.sql.catalog.default_rewrite_catalog": "org.apache.iceberg.spark.SparkRewriteTableCatalog",
         # Data for Python tasks, with keys in it, stays in memory: Spark writes more than this into a file.
         "spark.broadcast.UDFCompressionThreshold": "256m",
-        "spark.redaction.regex": "(?i)secret|password|token|access[.]?key|keystore|jaas",
+        "spark.redaction.regex": "(?i)secret|password|token|credential|access[.]?key|keystore|jaas",
         "spark.scheduler.mode": "FAIR",
         "spark.sql.ansi.enabled": "false",
         # It would remove an empty part of a plan, with its observations.
@@ -49,14 +52,35 @@ def spark_conf(job: Job) -> dict[str, str]:
         "spark.ui.showConsoleProgress": "false",
         "spark.speculation": "false",
     }
-    if job.lake.kms_key:
+    if job.lake.kms_key and job.lake.service != "s3tables":  # a table bucket encrypts by itself
         conf |= {f"{catalog}.s3.sse.type": "kms", f"{catalog}.s3.sse.key": job.lake.kms_key}
     if job.lake.names_key:
         conf[NAMES_KEY] = "true"
     if job.lake.endpoint:
         conf |= {
-            f"{catalog}.glue.endpoint": job.lake.endpoint,
             f"{catalog}.s3.endpoint": job.lake.endpoint,
             f"{catalog}.s3.path-style-access": "true",
         }
     return conf
+
+
+def _catalog(lake: Lake) -> dict[str, str]:
+    """The properties that depend on what holds the tables, without a credential: Glue shows a job's settings to people."""
+    match lake.catalog:
+        case None:
+            found = {
+                "catalog-impl": "org.apache.iceberg.aws.glue.GlueCatalog",
+                "warehouse": lake.warehouse,
+                "glue.skip-archive": "true",
+                # Cluster ids contain "-", which Glue allows and Iceberg refuses; calve.names has validated every name.
+                "glue.skip-name-validation": "true",
+            }
+            return found | ({"glue.endpoint": lake.endpoint} if lake.endpoint else {})
+        case RestCatalog():
+            return _REST | lake.catalog.properties
+        case S3Tables():
+            # The service deletes files itself, and refuses requests to delete.
+            return _REST | lake.catalog.properties | {"s3.delete-enabled": "false"}
+
+
+_REST = {"type": "rest", "rest-metrics-reporting-enabled": "false"}

@@ -28,6 +28,10 @@ from calve.table.summary import FORGET, FORGET_FOUND, FORGET_LEFT, FORGOTTEN, is
 Places = dict[str, dict[str, list[list[int]]]]
 """Incarnation of the topic (`TopicKey`) -> partition -> ranges [from, to) of offsets."""
 
+UNPROVABLE_IN_S3_TABLES = (
+    "S3 Tables deletes files days after their rows, so calve cannot prove that a person is forgotten"
+)
+
 
 @dataclass(frozen=True, slots=True)
 class Condition:

@@ -324,6 +324,14 @@ ClusterArn = Annotated[
         "arn:aws:kafka:REGION:ACCOUNT:cluster/NAME/UUID",
     ),
 ]
+TableBucket = Annotated[
+    str,
+    _arn(
+        r"s3tables:[a-z0-9-]+:[0-9]{12}:bucket/[a-z0-9][a-z0-9-]{1,61}[a-z0-9]",
+        "a table bucket",
+        "arn:aws:s3tables:REGION:ACCOUNT:bucket/NAME",
+    ),
+]
 Vpc = Annotated[str, _id("vpc", "VPC")]
 Subnet = Annotated[str, _id("subnet", "subnet")]
 SecurityGroup = Annotated[str, _id("sg", "security group")]

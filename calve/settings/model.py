@@ -12,7 +12,7 @@ from typing import Any, Literal, get_args
 from pydantic import Field, ValidationError
 from pydantic_core import ErrorDetails
 
-from calve.config.job import Auth
+from calve.config.job import Auth, Service
 from calve.settings import fields
 from calve.settings.entries.deploy import (
     AlertsSection,
@@ -81,6 +81,33 @@ class KafkaSection(Section):
         return self.auth or AuthSection(type="msk_iam" if self.msk else "none")
 
 
+REST_ONLY = ("uri", "warehouse", "secret", "scope", "token_url")
+
+
+class CatalogSection(Section):
+    """What holds the tables. Absent: the Glue Data Catalog."""
+
+    type: Service
+    uri: fields.Url | None = None
+    warehouse: fields.Text | None = None
+    secret: fields.Secret | None = None
+    scope: fields.Text | None = None
+    token_url: fields.Url | None = None
+    table_bucket: fields.TableBucket | None = None
+
+    def problems(self) -> Iterator[Problem]:
+        needed = {"rest": "uri", "s3tables": "table_bucket"}.get(self.type)
+        useless = {"glue": (*REST_ONLY, "table_bucket"), "rest": ("table_bucket",), "s3tables": REST_ONLY}
+        for key in [each for each in useless[self.type] if getattr(self, each) is not None]:
+            yield Problem((key,), f"has no use with `type: {self.type}`", "remove it, or change `type`")
+        if needed and getattr(self, needed) is None:
+            yield Problem((needed,), "is missing", f"add `{needed}:`")
+        for key in ("scope", "token_url"):
+            if getattr(self, key) is not None and self.secret is None and self.type == "rest":
+                fix = "remove it, or add `secret:`, which holds `client_id` and `client_secret`"
+                yield Problem((key,), "has no use without `secret`", fix)
+
+
 class LakeSection(Section):
     """Where the tables live."""
 
@@ -92,8 +119,25 @@ class LakeSection(Section):
     region: fields.Region | None = None
     kms_key: fields.One | None = None
     import_database: bool = False
+    catalog: CatalogSection = CatalogSection(type="glue")
 
     def problems(self) -> Iterator[Problem]:
+        kind = self.catalog.type
+        if kind != "glue":
+            for key in ("import_database", "cluster_ids"):
+                if getattr(self, key):
+                    yield Problem((key,), f"has no use with a catalog of `type: {kind}`", "remove it")
+            if self.namespace != "database":
+                yield Problem(("namespace",), "needs the Glue Data Catalog", "remove it")
+        if kind == "s3tables":
+            if self.kms_key:
+                yield Problem(("kms_key",), "has no use: the table bucket has a key of its own", "remove it")
+            if self.database and ("-" in self.database or self.database.startswith(("_", "aws"))):
+                reason = f'"{self.database}" cannot be a namespace of S3 Tables'
+                yield Problem(("database",), reason, "use a-z, 0-9 and _, and begin with neither _ nor aws")
+            at = self.catalog.table_bucket and self.catalog.table_bucket.split(":")[3]
+            if at and self.region not in (None, at):
+                yield Problem(("region",), f"{self.region} is not that of the table bucket", f"use {at}")
         if self.cluster_ids and self.namespace != "cluster_id":
             yield Problem(("cluster_ids",), "has no use", "remove it, or add `namespace: cluster_id`")
 

@@ -46,6 +46,11 @@ def relations(values: Mapping[str, Any], folder: Path) -> Iterator[Problem]:
         if isinstance(file, str) and file and not (folder / file).is_file():
             reason = f'"{folder / file}" does not exist'
             yield Problem(path, reason, "name a PEM file, relative to calve.yaml")
+    if at(values, "lake", "catalog", "type") in ("rest", "s3tables") and values.get("publish") is not None:
+        fix = "remove it: readers find the tables where they are"
+        yield Problem(
+            ("publish",), "publishes tables of the Glue Data Catalog, and `lake.catalog` holds yours", fix
+        )
     tables = values.get("tables")
     yield from _exports(values, tables)
     if not isinstance(tables, dict):
@@ -340,6 +345,7 @@ def needed_by_a_deploy(values: Mapping[str, Any], stack: StackDefaults) -> Itera
         ("registry", "secret"),
         ("registry", "client_certificate"),
         ("masking", "secret"),
+        ("lake", "catalog", "secret"),
         ("publish", "iceberg_rest", "secret"),
         ("publish", "iceberg_rest", "bootstrap", "secret"),
     )

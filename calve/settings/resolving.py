@@ -21,12 +21,15 @@ from calve.config.deployment import (
 from calve.config.engine_choice import MODES
 from calve.config.job import (
     AnyRegistry,
+    Catalog,
     Entry,
     GlueRegistry,
     Job,
     Kafka,
     Lake,
     Registry,
+    RestCatalog,
+    S3Tables,
     Share,
     Source,
     Table,
@@ -49,7 +52,7 @@ from calve.settings.entries.deploy import KEYS_TO_RETAIN, UNSCALED, JobSection, 
 from calve.settings.entries.sources import PartSection, SourceSection
 from calve.settings.entries.tables import TableSection
 from calve.settings.fields import resolved
-from calve.settings.model import Configuration
+from calve.settings.model import CatalogSection, Configuration
 from calve.settings.schedules import CONTINUOUS
 
 ARRIVAL_TIME = f"{SYSTEM_COLUMN}.timestamp"
@@ -136,15 +139,28 @@ def _lake(checked: Configuration, stack: StackDefaults) -> Lake:
     lake = checked.lake
     supplied = stack.warehouse and stack.warehouse.replace("{name}", checked.name)
     warehouse = f"s3://{lake.bucket}" if lake.bucket else supplied
+    catalog = _catalog(lake.catalog)
+    own = catalog.region if isinstance(catalog, S3Tables) else None
     return resolved(
         Lake,
         lake,
+        catalog=catalog,
         database=lake.database or checked.name.replace("-", "_"),
         warehouse=f"{warehouse}/{lake.prefix}" if lake.prefix else warehouse,
-        region=lake.region or stack.region or "us-east-1",
+        region=lake.region or own or stack.region or "us-east-1",
         endpoint=None if lake.bucket else stack.endpoint,
         names_key=bool(lake.bucket and lake.kms_key),
     )
+
+
+def _catalog(section: CatalogSection) -> Catalog | None:
+    if section.type == "glue":
+        return None
+    if section.type == "rest":
+        return resolved(RestCatalog, section)
+    assert section.table_bucket is not None  # noqa: S101 its absence was reported before
+    region = section.table_bucket.split(":")[3]
+    return S3Tables(section.table_bucket, f"https://s3tables.{region}.amazonaws.com/iceberg", region)
 
 
 def _table(name: str, table: TableSection, checked: Configuration, folder: Path) -> Table:
@@ -272,13 +288,13 @@ def deployment(checked: Configuration, jobs: Sequence[Job]) -> Deployment:
     return Deployment(
         name=checked.name,
         jobs=tuple(_job(job, sections.get(job.of) or JobSection()) for job in jobs),
-        lake=resolved(LakeDeployment, checked.lake, database=lake.database),
+        lake=resolved(LakeDeployment, checked.lake, database=lake.database, catalog=lake.catalog),
         msk=Msk(msk.cluster) if msk else None,
         network=resolved(Network, checked.network) if checked.network or (msk and msk.create) else None,
         exports=tuple(_export(checked, name, lake) for name in checked.exports),
         alerts=resolved(Alerts, checked.alerts),
         publish=_publish(checked, jobs),
-        region=checked.lake.region,
+        region=checked.lake.region or (lake.region if lake.service == "s3tables" else None),
         rotations=tuple(_rotations(checked)),
     )
 

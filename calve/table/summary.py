@@ -89,6 +89,9 @@ LEARNT = "calve.learnt"
 """The JSON Schema that the records of a table have made so far (`calve.schema.inference`)."""
 POSITION_TAG = "calve_position"
 """The tag that keeps the snapshot of the position when others expire snapshots."""
+NOTED_TAG = "calve_noted"
+"""The tag that a note in the properties of a table moves, where a REST catalog has the table."""
+TAGS = (POSITION_TAG, NOTED_TAG)
 
 Summary = Mapping[str, str]
 

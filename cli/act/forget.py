@@ -22,6 +22,7 @@ from calve.config.masking_keys import newest, read_keys
 from calve.errors import CalveError, ConfigError
 from calve.names import FIELD_NAME, RECORD_KEY
 from calve.requests.forget import (
+    UNPROVABLE_IN_S3_TABLES,
     Condition,
     Entry,
     Request,
@@ -211,6 +212,8 @@ def _able(opened: OpenedTable, where: Sequence[Condition]) -> OpenedTable:
 def _problem(opened: OpenedTable, where: Sequence[Condition]) -> ConfigError | None:
     """Why these persons cannot be forgotten in a table."""
     settings = opened.settings
+    if opened.job.lake.service == "s3tables":
+        return ConfigError(f"{opened.name}: {UNPROVABLE_IN_S3_TABLES}", fix="delete the rows by SQL")
     for each in where:
         found = column_problem(opened.schema, each.column) or masking_problem(settings.steps, {}, each.column)
         if found:

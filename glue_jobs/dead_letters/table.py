@@ -42,6 +42,7 @@ from glue_jobs.iceberg.staging import (
     Conflict,
     Staged,
     Validator,
+    begin,
     commit,
     publish,
 )
@@ -89,6 +90,7 @@ class DeadLetterTable:
         summary = root(writer="", topic="", round_id=NO_DEAD_LETTERS)
         properties = settings(self._file_bytes) | {INITIALISED: "true"} | COVERED
         created = self._lake.create(self._name, DEAD_LETTERS, properties=properties, summary=summary)
+        begin(created, summary)
         faults.point("dead_letters.created", self._main.table)
         return created
 

@@ -9,20 +9,28 @@ import json
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from functools import cached_property
-from typing import Any
+from typing import Any, cast
 
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame, SparkSession
 
-from calve.config.spark_conf import CATALOG
-from calve.errors import Retryable
+from calve.config.spark_conf import CATALOG, FILES, SERVICE
+from calve.errors import Fatal, Retryable
 from calve.names import OWNER_TAG, TableName
 from calve.schema.columns import Json, Transform, with_ids
 from calve.schema.evolution import Change
 from calve.table.protocol import Commit
-from calve.table.summary import RENAMED
+from calve.table.summary import INITIALISED, NOTED_TAG, RENAMED
 from glue_jobs.iceberg.glue import Glue
-from glue_jobs.process.java import Packages, elements, java_cause, java_class, strings
+from glue_jobs.process.java import (
+    Packages,
+    catalog_settings,
+    elements,
+    java_cause,
+    java_class,
+    java_classes,
+    strings,
+)
 
 
 class Table:
@@ -102,7 +110,8 @@ class Table:
 
     def committed(self) -> None:
         """Call after every commit: Iceberg has rewritten Glue's column list."""
-        self.lake.glue.level_columns(self.java, self.name)
+        if self.lake.glue:
+            self.lake.glue.level_columns(self.java, self.name)
 
     def _commit(self, update: Any) -> None:
         update.commit()
@@ -119,7 +128,22 @@ class Table:
 
     def note(self, values: Mapping[str, str]) -> None:
         """Change properties of the table as loaded here. Raises Retryable: another writer was faster, or the answer was lost."""
-        self._replace(lambda metadata: metadata.setProperties(dict(values)))
+        self._replace(lambda metadata: self._marked(metadata.setProperties(dict(values))))
+
+    def _marked(self, metadata: Any) -> Any:
+        """With a tag that each note moves, so that a REST catalog refuses a note on metadata that is not the newest.
+
+        Such a catalog compares what the specification has a requirement for: tags, but no properties.
+        https://github.com/apache/iceberg/blob/main/open-api/rest-catalog-open-api.yaml, `TableRequirement`
+        """
+        head = self.java.currentSnapshot()
+        if self.lake.glue or head is None:
+            return metadata
+        now, parent = self.refs().get(NOTED_TAG), head.parentId()
+        to = parent if now == head.snapshotId() and parent is not None else head.snapshotId()
+        if self.java.snapshot(to) is None:
+            return metadata
+        return metadata.setRef(NOTED_TAG, self.iceberg.SnapshotRef.tagBuilder(to).build())
 
     def roll_back(self, snapshot_id: int, values: Mapping[str, str], *, remove: Iterable[str]) -> None:
         """Set main to an earlier snapshot and change properties, in one commit on the table as loaded here.
@@ -160,6 +184,8 @@ class Table:
         with catalog_errors(f"table {self.name}"):
             before = int(self.java.snapshots().size())
             update = self.java.expireSnapshots().retainLast(kept).expireOlderThan(int(older_than * 1000))
+            if self.lake.is_managed:
+                update = update.cleanExpiredFiles(False)  # noqa: FBT003 Java knows no names
             self._commit(update)
             self.java.refresh()
             return before - int(self.java.snapshots().size())
@@ -212,7 +238,18 @@ class Lake:
         self.spark = spark
         self.owner = owner
         self.jvm = Packages(spark._jvm)
-        self.glue = Glue(spark)
+        self.service = spark.conf.get(SERVICE)
+        self.glue = Glue(spark) if self.service == "glue" else None
+
+    @property
+    def is_managed(self) -> bool:
+        """Whether the catalog's service merges small files and deletes those that no snapshot needs. Others may not."""
+        return self.service == "s3tables"
+
+    @property
+    def files(self) -> str:
+        """The S3 URI of the lake's folder."""
+        return str(self.spark.conf.get(FILES))
 
     @cached_property
     def _catalog(self) -> Any:
@@ -220,6 +257,13 @@ class Lake:
         self._activate()
         manager = self.spark._jsparkSession.sessionState().catalogManager()
         return manager.catalog(CATALOG).icebergCatalog()
+
+    @cached_property
+    def io(self) -> Any:
+        """The objects of the lake's folder. They can be deleted, also where the files of tables cannot."""
+        settings = {**catalog_settings(self.spark), "s3.delete-enabled": "true"}
+        hadoop = cast("Any", self.spark.sparkContext)._jsc.hadoopConfiguration()
+        return self.jvm.org.apache.iceberg.CatalogUtil.loadFileIO(settings["io-impl"], settings, hadoop)
 
     def enter_thread(self, pool: str) -> None:
         """Activate the Spark session in this thread and set its scheduler pool."""
@@ -231,18 +275,24 @@ class Lake:
         self.jvm.org.apache.spark.sql.classic.SparkSession.setActiveSession(self.spark._jsparkSession)
 
     def load(self, name: TableName) -> Table | None:
+        """None: there is no such table, or a job has died before it gave its new table a snapshot (`create`)."""
         with catalog_errors(f"table {name}"):
             try:
-                return Table(self, self._catalog.loadTable(self._identifier(name)), name)
+                found = Table(self, self._catalog.loadTable(self._identifier(name)), name)
             except Py4JJavaError as error:
                 if java_class(error).endswith(("NoSuchTableException", "NoSuchNamespaceException")):
                     return None
                 raise
+            bare = self.is_managed and found.head is None and INITIALISED in found.properties
+        return None if bare else found
 
     def locations(self, names: Collection[TableName]) -> dict[TableName, str]:
         """The metadata file of each table, as the catalog names it now. Missing tables are left out."""
         with catalog_errors("the catalog"):
-            return self.glue.locations(names)
+            if self.glue:
+                return self.glue.locations(names)
+        found = {name: self.load(name) for name in names}
+        return {name: each.found["metadata_location"] for name, each in found.items() if each}
 
     def has(self, name: TableName) -> bool:
         """Whether the catalog has the table. For a missing table this takes a quarter of the time of `load`, else as long."""
@@ -261,7 +311,8 @@ class Lake:
     ) -> Table:
         """Create the table with a first, empty snapshot, in one catalog commit. If it exists, load it.
 
-        The first snapshot has `summary`, so that a table of calve has a position from the start.
+        The first snapshot has `summary`, so that a table of calve has a position from the start. S3 Tables refuses such a
+        commit: there the table has no snapshot yet, and `glue_jobs.iceberg.staging.begin` gives it one.
         """
         with catalog_errors(f"table {name}"):
             self._create_database(name.database)
@@ -272,9 +323,14 @@ class Lake:
                 .withPartitionSpec(partition_spec(iceberg, schema, partition_by))
                 .withSortOrder(ordered(iceberg, iceberg.SortOrder.builderFor(schema), sort_by).build())
             )
+            if self.service == "rest":  # not each server heeds the location of a namespace
+                builder.withLocation(f"{self.files}/{name.database}/{name.table}")
             for key, value in properties.items():
                 builder.withProperty(key, value)
             try:
+                if self.is_managed:
+                    # It expires snapshots, and with them the position, unless the table says for how long they stay.
+                    return Table(self, builder.withProperty(*_KEPT_SNAPSHOTS).create(), name)
                 transaction = builder.createTransaction()
                 first = transaction.newFastAppend()
                 for key, value in summary.items():
@@ -308,10 +364,10 @@ class Lake:
         namespace = self._namespace(database)
         if self._catalog.namespaceExists(namespace):
             return
-        warehouse = self.spark.conf.get(f"spark.sql.catalog.{CATALOG}.warehouse")
+        made = {"location": f"{self.files}/{database}", OWNER_TAG: self.owner}
         try:
-            made = {"location": f"{warehouse}/{database}", OWNER_TAG: self.owner}
-            self._catalog.createNamespace(namespace, made)
+            # S3 Tables knows one property of a namespace.
+            self._catalog.createNamespace(namespace, {"owner": self.owner} if self.is_managed else made)
         except Py4JJavaError as error:
             if not java_class(error).endswith("AlreadyExistsException"):
                 raise
@@ -327,12 +383,24 @@ class Lake:
         return array
 
 
+_KEPT_SNAPSHOTS = ("history.expire.max-snapshot-age-ms", str(3_650 * 86_400_000))
+"""S3 Tables leaves snapshots alone that a table keeps for longer than the service would. calve expires them, and keeps their
+digests: https://docs.aws.amazon.com/AmazonS3/latest/userguide/s3-tables-considerations.html
+"""
+
+
 @contextmanager
 def catalog_errors(what: str) -> Iterator[None]:
-    """Turn Java exceptions of the catalog or object store into `Retryable`, without any secrets in them."""
+    """Turn Java exceptions of the catalog or object store into `Retryable`, without any secrets in them.
+
+    Raises Fatal: a REST catalog refuses the credentials. The next run reads them again.
+    """
     try:
         yield
     except Py4JJavaError as error:
+        if any(each.endswith(".NotAuthorizedException") for each in java_classes(error)):
+            fix = "check `secret` and `scope` of `lake.catalog` in calve.yaml, then start the job again"
+            raise Fatal(f"the catalog refuses the credentials: {java_cause(error)}", fix=fix) from None
         raise Retryable(f"{what}: {java_cause(error)}") from None
 
 

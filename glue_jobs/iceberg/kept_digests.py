@@ -2,7 +2,7 @@
 
 A property of the table names the newest file. A file grows with each expiry, by a longer copy, until it is full; then the next
 file names it. So a digest is in a file before its snapshot is gone. A crash leaves at most a file that nothing names.
-Iceberg takes no file of a folder with `_` for an orphan.
+Iceberg takes no file of a folder with `_` for an orphan. S3 Tables does: there the files are in the lake's folder.
 """
 
 from __future__ import annotations
@@ -89,6 +89,9 @@ def _read(table: Table, path: str) -> DigestFile | None:
 
 
 def _written(table: Table, file: DigestFile) -> dict[str, str]:
-    path = f"{str(table.java.location()).rstrip('/')}/_digests/{uuid.uuid4()}.jsonl"
+    folder = str(table.java.location()).rstrip("/")
+    if table.lake.is_managed:  # it deletes all files that no snapshot names
+        folder = f"{table.lake.files}/{table.name.database}/{table.name.table}"
+    path = f"{folder}/_digests/{uuid.uuid4()}.jsonl"
     write_text(table.java.io(), path, file.text())
     return {DIGESTS: path}

@@ -85,11 +85,15 @@ def old_metadata(table: Table) -> list[str]:
 
 
 def delete(table: Table, files: Collection[str]) -> None:
-    """Delete files; missing ones are no error. Raises Retryable: the object store failed; some may be gone."""
+    """Delete files; missing ones are no error. Raises Retryable: the object store failed; some may be gone.
+
+    files: of the table; under S3 Tables, which deletes these itself, only files of the lake's folder.
+    """
     if not files:
         return
+    io = table.lake.io if table.lake.is_managed else table.java.io()
     try:
-        table.java.io().deleteFiles(list(files))
+        io.deleteFiles(list(files))
     except Py4JJavaError as error:
         raise Retryable(f"table {table.name}: files could not be deleted: {java_cause(error)}") from None
 
@@ -147,9 +151,8 @@ class Delivery:
 
 
 def deliveries(table: Table) -> list[Delivery]:
-    warehouse = table.lake.spark.conf.get(f"spark.sql.catalog.{CATALOG}.warehouse")
     found: list[Delivery] = []
-    for path in listed(table, f"{warehouse}/{EXPORTS}"):
+    for path in listed(table, f"{table.lake.files}/{EXPORTS}"):
         if not path.endswith(MANIFEST):
             continue
         manifest = read_json(table.java.io(), path)

@@ -27,6 +27,7 @@ from calve.table.digests import Sums
 from calve.table.protocol import Commit
 from glue_jobs.iceberg.catalog import Table, catalog_errors, commit_of
 from glue_jobs.iceberg.exposure import require_own_paths
+from glue_jobs.process import faults
 from glue_jobs.process.java import elements, java_class, java_message, method
 
 FILE, POSITION = "_file", "_pos"
@@ -291,6 +292,22 @@ def commit(
     ):  # Iceberg has refreshed it, unless the catalog failed just then
         table.committed()
         return table.refs()[branch or "main"]
+
+
+def begin(table: Table, summary: Mapping[str, str]) -> None:
+    """Give a table its first, empty snapshot if `Lake.create` did not, unless another job was faster.
+
+    Raises Retryable: the answer was lost, or the catalog does not answer.
+    """
+    if table.head is not None:
+        return
+    faults.point("table.bare", table.name.table)
+    try:
+        commit(table, table.java.newFastAppend(), summary, lambda ancestors: next(ancestors, None) is None)
+    except LostRace:
+        table.refresh()
+    except Ambiguous as error:
+        raise Retryable(error.message) from None
 
 
 def leave(

@@ -138,8 +138,10 @@ class LoopMaintenance:
             faults.point("maintenance.settled", self.opened.config.name)
 
     def _rewrite(self, base: Position, spare_s: float, choose: Choice) -> None:
-        """Write the chosen files again without their deleted rows, as many as the time allows."""
+        """Write the chosen files again without their deleted rows, as many as the time allows. S3 Tables does this itself."""
         opened, main = self.opened, self.opened.main
+        if main.lake.is_managed:
+            return
         main.refresh()
         if len(base.offsets) != 1:
             return  # if the topic was made again, only files tell its incarnations apart

@@ -78,7 +78,7 @@ def figures(table: Table, dead_letters: Table | None, maintenance: Maintenance) 
         oldest_snapshot_s=now - min(taken),
         oldest_row_s=_age(now, table, timed.column) if timed else None,
         oldest_dead_letter_s=_age(now, dead_letters, REJECTED_AT) if dead_letters and aging else None,
-        orphans_s=now - (looked_at(table) or min(taken)),
+        orphans_s=None if table.lake.is_managed else now - (looked_at(table) or min(taken)),
     )
 
 

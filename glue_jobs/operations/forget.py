@@ -22,6 +22,7 @@ from calve.errors import CalveError, LostRace, Retryable
 from calve.names import BRANCH_PREFIX
 from calve.requests.expired_history import ExpiredHistory
 from calve.requests.forget import (
+    UNPROVABLE_IN_S3_TABLES,
     Entry,
     Found,
     Places,
@@ -44,7 +45,7 @@ from calve.table.summary import (
     FORGET_LEFT,
     FORGOTTEN,
     FROM,
-    POSITION_TAG,
+    TAGS,
     encode,
     published_dead_letters,
     root,
@@ -146,6 +147,8 @@ class Forget(Operation[Request, Entry]):
     def _require_possible(self, dead_letters: Table | None) -> None:
         """Refuse impossible requests with an answer."""
         opened = self.table
+        if opened.main.lake.is_managed:
+            raise CalveError(UNPROVABLE_IN_S3_TABLES)
         if why := opened.mode.cannot_forget:
             raise CalveError(why)
         steps, tags = opened.config.steps, opened.row_plan.chain.means.tags
@@ -155,7 +158,7 @@ class Forget(Operation[Request, Entry]):
                 raise CalveError(why)
         tables = [opened.main, *([dead_letters] if dead_letters else [])]
         for table in tables:
-            own = (name for name in table.refs() if name not in ("main", POSITION_TAG))
+            own = (name for name in table.refs() if name not in ("main", *TAGS))
             if others := sorted(name for name in own if not name.startswith(BRANCH_PREFIX)):
                 raise CalveError(f"branches or tags keep snapshots of {table.name}: drop {', '.join(others)}")
         for table in tables:
@@ -252,7 +255,8 @@ class Forget(Operation[Request, Entry]):
 
 def _clear(opened: OpenTable) -> None:
     opened.main.refresh()
-    purge.delete(opened.main, purge.old_metadata(opened.main))
+    if not opened.main.lake.is_managed:
+        purge.delete(opened.main, purge.old_metadata(opened.main))
     faults.point("forget.cleared", opened.config.name)
     opened.main.set_properties({}, remove=[FORGET_LEFT])
     opened.main.refresh()
@@ -312,8 +316,9 @@ class Gone:
         else:
             publish(table, NOTHING, summary, here)
         faults.point("forget.fenced", name)
-        if POSITION_TAG in table.refs() and table.head is not None:
-            table.set_tag(POSITION_TAG, table.head)
+        for tag in TAGS:
+            if tag in table.refs() and table.head is not None:
+                table.set_tag(tag, table.head)
         faults.point("forget.tagged", name)
         purge.expire(table)
         faults.point("forget.expired", name)

@@ -16,11 +16,11 @@ from calve.table.position import Ledger, TopicKey
 from calve.table.protocol import may_publish, position_commit
 from calve.table.summary import (
     MOVE,
-    POSITION_TAG,
     PREFIX,
     RELEASE,
     REQUESTS,
     ROUND,
+    TAGS,
     WRITER,
     carried_position,
     encode,
@@ -134,7 +134,7 @@ class ReleaseTable(Operation[Release, Entry]):
                 summary,
                 lambda ancestors: may_publish(ancestors, self.base),
                 properties=[each for each in main.properties if each.startswith(PREFIX)],
-                tags=[each for each in main.refs() if each == POSITION_TAG],
+                tags=[each for each in main.refs() if each in TAGS],
             )
         except Ambiguous as error:
             raise Retryable(error.message) from None

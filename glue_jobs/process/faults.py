@@ -22,7 +22,7 @@ STEPS = (
 """The steps of a round, in order. Only `Round.run` calls them, and it passes a point before and after each."""
 
 _INNER = {
-    "table": "created evolved released adopted learnt",
+    "table": "bare created evolved released adopted learnt",
     "stage": "discarded",
     "position": "anchored",
     "dead_letters": "rewritten deleted withdrawn created evolved",

@@ -18,10 +18,11 @@ from py4j.protocol import Py4JJavaError
 from pyspark.logger import PySparkLogger
 from pyspark.sql import SparkSession
 
-from calve.config.job import Job
-from calve.config.spark_conf import spark_conf
+from calve.config.job import Job, Lake
+from calve.config.spark_conf import CATALOG, spark_conf
 from calve.errors import CalveError, ConfigError
 from calve.log import event
+from calve.secrets import oauth_client
 from glue_jobs.process import faults
 from glue_jobs.process.java import java_class
 
@@ -54,13 +55,21 @@ def run_script(read: Callable[[], tuple[Job, argparse.Namespace]], work: Work) -
     return int(failed)
 
 
+def credential(lake: Lake) -> dict[str, str]:
+    """The setting of a REST catalog's credential. Raises ConfigError, Retryable: as `read_secret`."""
+    if lake.secret is None:
+        return {}
+    return {f"spark.sql.catalog.{CATALOG}.credential": oauth_client(lake.secret)}
+
+
 def spark_session(job: Job) -> SparkSession:
     """The session with the settings of `calve.config.spark_conf`, unless the host has created one.
 
-    Raises ConfigError: Spark refuses its settings.
+    Raises ConfigError: Spark refuses its settings, or the secret of a REST catalog cannot be used.
+    Raises Retryable: AWS Secrets Manager did not answer.
     """
     builder = SparkSession.builder.appName(f"calve-{job.name}-{job.job}")
-    for key, value in spark_conf(job).items():
+    for key, value in (spark_conf(job) | credential(job.lake)).items():
         builder = builder.config(key, value)
     try:
         spark = builder.getOrCreate()

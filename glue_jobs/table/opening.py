@@ -40,7 +40,7 @@ from calve.table.summary import (
 from glue_jobs.dead_letters.table import DeadLetterTable
 from glue_jobs.iceberg.catalog import Table
 from glue_jobs.iceberg.exposure import cover, hidden_columns, require_own_paths, without_bounds
-from glue_jobs.iceberg.staging import Staged, rows_of, whole
+from glue_jobs.iceberg.staging import Staged, begin, rows_of, whole
 from glue_jobs.process import faults
 from glue_jobs.table.adoption import adopt
 from glue_jobs.table.announcements import Announcer
@@ -226,6 +226,7 @@ class Opener:
             self.config.mode.resolve(columns)
         for problem in layout_problems(self.config, str(self.name), columns):
             raise problem
+        first = root(writer=self.services.writer, topic=self.config.topic, round_id=uuid.uuid4().hex)
         created = self.services.lake.create(
             self.name,
             columns,
@@ -242,8 +243,9 @@ class Opener:
             | ({LEARNT: versions.values[-1].text} if self.config.value.infer is not None else {})
             | self._without_bounds(chain, columns)
             | totals,
-            summary=root(writer=self.services.writer, topic=self.config.topic, round_id=uuid.uuid4().hex),
+            summary=first,
         )
+        begin(created, first)
         event("table.created", table=str(self.name), topic=self.config.topic)
         return created
 

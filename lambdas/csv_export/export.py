@@ -5,6 +5,7 @@ The table must hold everything that arrived in the topic before the window's end
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
@@ -13,7 +14,10 @@ from zoneinfo import ZoneInfo
 
 from pyiceberg.table import Table
 
+from calve.config.job import RestCatalog, S3Tables
 from calve.config.publishing import Export
+from calve.secrets import oauth_client
+from calve.stored import from_plain
 from calve.table.protocol import Commit, complete_until
 from lambdas.csv_export.delivery import Delivery, Folder, Lake, Outcome
 from lambdas.csv_export.window import ExportFailed, Period, explicit, previous
@@ -21,7 +25,10 @@ from lambdas.csv_export.window import ExportFailed, Period, explicit, previous
 
 @dataclass(frozen=True, slots=True)
 class Environment:
-    """The function's variables. `aws_endpoint_url`: only of an emulator. boto3 reads it by itself, PyIceberg does not."""
+    """The function's variables. `aws_endpoint_url`: only of an emulator. boto3 reads it by itself, PyIceberg does not.
+
+    catalog: what holds the tables, as JSON of `calve.config.job.Catalog`; None: Glue.
+    """
 
     calve_name: str
     lake_bucket: str
@@ -32,18 +39,22 @@ class Environment:
     idempotency_table: str
     aws_region: str
     aws_endpoint_url: str | None = None
+    catalog: str | None = None
 
     def catalog_properties(self) -> dict[str, str]:
-        """PyIceberg's settings: the Glue catalog, and Arrow's own S3 client for the files."""
-        properties = {
-            "type": "glue",
-            "glue.region": self.aws_region,
-            "s3.region": self.aws_region,
-            "py-io-impl": "pyiceberg.io.pyarrow.PyArrowFileIO",
-        }
+        """PyIceberg's settings: the catalog, and Arrow's own S3 client for the files. Raises: as `read_secret`."""
+        properties = {"s3.region": self.aws_region, "py-io-impl": "pyiceberg.io.pyarrow.PyArrowFileIO"}
         if self.aws_endpoint_url:
-            properties |= {"glue.endpoint": self.aws_endpoint_url, "s3.endpoint": self.aws_endpoint_url}
-        return properties
+            properties["s3.endpoint"] = self.aws_endpoint_url
+        if self.catalog is None:
+            glue = {"glue.endpoint": self.aws_endpoint_url} if self.aws_endpoint_url else {}
+            return properties | {"type": "glue", "glue.region": self.aws_region} | glue
+        raw = json.loads(self.catalog)
+        if "bucket_arn" in raw:
+            return properties | {"type": "rest"} | from_plain(S3Tables, raw).properties
+        catalog = from_plain(RestCatalog, raw)
+        credential = {"credential": oauth_client(catalog.secret)} if catalog.secret else {}
+        return properties | {"type": "rest"} | catalog.properties | credential
 
 
 ASK_AGAIN = timedelta(minutes=5)

@@ -73,7 +73,7 @@ def parts() -> Parts:
     environment = from_variables(Environment, os.environ)
     return Parts(
         environment=environment,
-        catalog=load_catalog("glue", **environment.catalog_properties()),
+        catalog=load_catalog("lake", **environment.catalog_properties()),
         glue=boto3.client("glue"),
         s3=boto3.client("s3"),
         events=boto3.client("events"),

@@ -61,7 +61,9 @@ def lake_probes(
     """The checks of the deployed lake. database: None: it is named after the cluster, and not checked."""
     bucket = partial(lake.bucket, client, warehouse, jobs[0].lake.region, for_operator=for_operator)
     found: dict[str, Probe] = {"bucket": bucket}
-    if database:
+    if (catalog := jobs[0].lake.catalog) is not None:
+        found["catalog"] = partial(lake.catalog, client, catalog)
+    elif database:
         found["lake formation"] = partial(lake.formation, client, jobs[0].name, database)
         names = [table.name for job in jobs for table in job.tables]
         found["tables"] = partial(lake.tables, client, database, names)
@@ -71,6 +73,7 @@ def lake_probes(
 def secrets_of(job: Job) -> Iterator[tuple[str, str]]:
     """The use and the reference of each secret that a job reads."""
     uses = [("kafka", job.kafka.secret), ("kafka, emit", job.kafka.emit_secret), ("masking", job.masking)]
+    uses.append(("lake.catalog", job.lake.secret))
     uses += [("registry", each) for each in (job.registry.secrets if job.registry else ())]
     for use, reference in uses:
         if reference:

@@ -6,10 +6,13 @@ from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime
 from email.utils import parsedate_to_datetime
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import urlencode, urlsplit
 
 from botocore.exceptions import BotoCoreError, ClientError
 
+from calve.config.job import Catalog, S3Tables
+from calve.http_client import Tokens, ask, bearer
+from calve.secrets import read_secret, value_of
 from lambdas.aws import code_of
 from lambdas.doctor.finding import Finding
 from lambdas.lake_formation import PAGE, REFUSAL, governs, grants_on, principal_of
@@ -94,6 +97,38 @@ def tables(client: Client, database: str, names: Iterable[str]) -> Iterator[Find
         yield Finding("tables", "ok", f"{readable} may be read")
     if unmade:
         yield Finding("tables not made", "absent", ", ".join(unmade), "their job makes them")
+
+
+def catalog(client: Client, settings: Catalog) -> Iterator[Finding]:
+    """Whether the catalog that holds the tables answers. Raises CalveError: a REST catalog refuses the client, or does not."""
+    if isinstance(settings, S3Tables):
+        try:
+            client("s3tables").get_table_bucket(tableBucketARN=settings.bucket_arn)
+        except ClientError as error:
+            yield refused(
+                "catalog", error, f"table bucket {settings.bucket_arn}", "s3tables:GetTableBucket on it"
+            )
+            return
+        yield Finding("catalog", "ok", settings.bucket_arn)
+        return
+    headers = {}
+    if settings.secret:
+        secret = read_secret(settings.secret)
+        tokens = Tokens(
+            settings.properties["oauth2-server-uri"],
+            value_of(secret, "client_id", settings.secret),
+            value_of(secret, "client_secret", settings.secret),
+            scope=settings.properties["scope"],
+            settings="lake.catalog: secret, token_url and scope",
+        )
+        headers = bearer(tokens.current())
+    query = f"?{urlencode({'warehouse': settings.warehouse})}" if settings.warehouse else ""
+    answer = ask(f"{settings.uri}/v1/config{query}", server=f"the catalog {settings.uri}", headers=headers)
+    if answer.status == 200:
+        yield Finding("catalog", "ok", settings.uri)
+    else:
+        fix = "check `uri`, `warehouse` and `secret` of `lake.catalog` in calve.yaml"
+        yield Finding("catalog", "fail", f"{settings.uri} answers with HTTP {answer.status}", fix)
 
 
 def formation(client: Client, deployment: str, database: str) -> Finding:

@@ -26,8 +26,10 @@ def formation_name(deployment: str) -> str:
     return f"{deployment}-lake-formation"
 
 
-def lake_formation(scope: Construct, site: Site) -> Function:
-    """The function that grants. `scope`: its own."""
+def lake_formation(scope: Construct, site: Site) -> Function | None:
+    """The function that grants; None: the tables are not in Glue. `scope`: its own."""
+    if site.lake.catalog is not None:
+        return None
     looking = ["glue:GetDatabase", *["glue:GetDatabases"] * site.lake.per_cluster]
     return Function(
         scope,
@@ -51,11 +53,13 @@ def grants(
     lookers: Sequence[str] = (),
     removers: Sequence[str] = (),
     before: Sequence[IConstruct] = (),
-) -> CustomResource:
+) -> None:
     """Let roles, by their ARNs, use the catalog where Lake Formation governs it. `scope`: its own. `before`: what needs that.
 
     Another value of the context `grant` has the function look again, as after an account came to be governed.
     """
+    if site.lake.catalog is not None:
+        return
     stack = Stack.of(scope)
     resource = CustomResource(
         scope,
@@ -76,4 +80,3 @@ def grants(
     )
     for each in before:
         each.node.add_dependency(resource)
-    return resource

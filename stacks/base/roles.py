@@ -13,10 +13,20 @@ from typing import Any
 from aws_cdk import Acknowledgment, Aws, Stack, Validations, aws_iam
 from constructs import Construct
 
+from calve.config.job import Catalog, RestCatalog, S3Tables
 from calve.config.maintenance import ORPHANS_NOTE
 from calve.outputs.announcement import SOURCE
 from calve.outputs.job_status import FOLDER
 
+FINDING = (
+    "s3tables:GetTableBucket", "s3tables:ListNamespaces", "s3tables:GetNamespace", "s3tables:ListTables", "s3tables:GetTable",
+    "s3tables:GetTableMetadataLocation",
+)  # fmt: skip
+READING = (*FINDING, "s3tables:GetTableData")
+"""S3 Tables has no right to the metadata of a table without its rows."""
+CHANGING = (
+    "s3tables:CreateNamespace", "s3tables:CreateTable", "s3tables:PutTableData", "s3tables:UpdateTableMetadataLocation",
+)  # fmt: skip
 METADATA = (".metadata.json", ".avro", f"/{ORPHANS_NOTE}")
 """How names of files below `metadata/` end. `*` in a policy also matches folders, so any other ending may be a data file's."""
 
@@ -98,8 +108,12 @@ def allow(
     return Statement(tuple(actions), tuple(resources), conditions, because)
 
 
-def deny(actions: Sequence[str], resources: Sequence[str]) -> Statement:
-    return Statement(tuple(actions), tuple(resources), effect=aws_iam.Effect.DENY)
+def deny(
+    actions: Sequence[str],
+    resources: Sequence[str],
+    conditions: Mapping[str, Mapping[str, object]] | None = None,
+) -> Statement:
+    return Statement(tuple(actions), tuple(resources), conditions, effect=aws_iam.Effect.DENY)
 
 
 def announcing(kinds: Sequence[str]) -> Statement:
@@ -122,7 +136,7 @@ class Lake:
     prefix: of all its objects, with a trailing slash; empty if the bucket is the lake's alone. per_cluster: each Kafka cluster
     has a database of its own; `database` is then not used. clusters: these databases, if they are known. key_arn: the key
     that encrypts the bucket; None if an imported bucket has encryption of its own. key_made: the key belongs to the
-    deployment, and has the policy that CloudWatch Logs needs.
+    deployment, and has the policy that CloudWatch Logs needs. catalog: what holds the tables; None: Glue.
     """
 
     deployment: str
@@ -133,6 +147,7 @@ class Lake:
     key_arn: str | None
     key_made: bool
     clusters: tuple[str, ...] = ()
+    catalog: Catalog | None = None
 
     @property
     def bucket_arn(self) -> str:
@@ -162,6 +177,28 @@ class Lake:
     def written_arns(self) -> list[str]:
         """What Glue checks where tables are written."""
         return list(dict.fromkeys(each for database in self.databases for each in catalog_arns(database)))
+
+    def finding(self, glue: Sequence[str], because: str, *, rows: bool = False) -> list[Statement]:
+        """Find tables in the catalog: these actions of Glue, or what S3 Tables needs. A REST catalog has rights of its own.
+
+        rows: S3 Tables also lets the files be read; elsewhere `files` does.
+        """
+        return self._in_catalog(glue, self.catalog_arns, READING if rows else FINDING, because)
+
+    def changing(self, glue: Sequence[str], because: str) -> list[Statement]:
+        """Make and change tables in the catalog, as `finding`."""
+        return self._in_catalog(glue, self.written_arns, CHANGING, because)
+
+    def _in_catalog(
+        self, glue: Sequence[str], arns: Sequence[str], s3_tables: Sequence[str], because: str
+    ) -> list[Statement]:
+        match self.catalog:
+            case None:
+                return [allow(glue, arns, because=because)]
+            case S3Tables(bucket_arn=bucket):
+                return [allow(s3_tables, [bucket, f"{bucket}/table/*"], because=because)]
+            case _:
+                return []
 
     def objects(self, prefix: str) -> str:
         """The ARN of all objects below a prefix of the lake."""
@@ -201,6 +238,15 @@ class Lake:
         files = [self.objects(prefix) for prefix in (*self.data_prefixes, *also)]
         finding = allow(["s3:GetBucketLocation"], [self.bucket_arn])
         return [finding, self.listing(), allow(actions, files, because=because)]
+
+    def secret(self) -> list[Statement]:
+        """Read the credentials of a REST catalog."""
+        found = (
+            secret_arn(self.catalog.secret)
+            if isinstance(self.catalog, RestCatalog) and self.catalog.secret
+            else None
+        )
+        return [allow(["secretsmanager:GetSecretValue"], [found])] if found else []
 
     def key(self, *actions: str, through_s3: bool = False) -> list[Statement]:
         """Use the key, if there is one. `through_s3`: only in requests that S3 makes."""

@@ -223,7 +223,7 @@ def doctor(scope: Construct, site: Site, jobs: Sequence[IngestJob]) -> Function:
         "FILES": ",".join(file.s3_object_key for file in files),
         "WAREHOUSE": lake.warehouse,
     }
-    if not lake.per_cluster:
+    if not lake.per_cluster and lake.catalog is None:
         environment["DATABASE"] = lake.database
     unknown = any(job.settings.kafka.bootstrap_servers == UNKNOWN_SERVERS for job in site.deployment.jobs)
     if unknown and brokers.servers:
@@ -250,7 +250,7 @@ def doctor(scope: Construct, site: Site, jobs: Sequence[IngestJob]) -> Function:
             allow(["s3:GetObject"], [each.bucket.arn_for_objects(each.s3_object_key) for each in files]),
             lake.listing(),
             allow(["s3:GetObject"], lake.metadata(), because="the metadata files of all tables"),
-            allow(tables, lake.catalog_arns, because="all tables of the lake"),
+            *lake.finding(tables, because="all tables of the lake"),
             allow(ASKING, ["*"], because=NO_RESOURCE),
             *lake.key("kms:Decrypt", through_s3=True),
             *secret_statements(first),

@@ -37,14 +37,13 @@ def lake_statements(lake: Lake, job: str) -> list[Statement]:
             [lake.objects(EXPORTS)],
             because="who is forgotten leaves stored exports, too, also of exports that are configured no more",
         ),
-        allow(
+        *lake.finding(
             ["glue:GetDatabase", "glue:GetTable", "glue:GetTables"],
-            lake.catalog_arns,
             because="all tables of the database",
+            rows=True,
         ),
-        allow(
+        *lake.changing(
             writing,
-            lake.written_arns,
             because="the job makes tables, their dead letters, and databases where there is one per cluster",
         ),
         *lake.key("kms:Decrypt", "kms:GenerateDataKey"),
@@ -65,7 +64,7 @@ def secret_statements(job: Job) -> list[Statement]:
     """The secrets in AWS that the configuration refers to."""
     registry = job.registry.secrets if job.registry else ()
     kafka = (job.kafka.secret, job.kafka.emit_secret)
-    references = {each for each in (*kafka, job.masking, *registry) if each}
+    references = {each for each in (*kafka, job.masking, job.lake.secret, *registry) if each}
     arns = sorted(found for each in references if (found := secret_arn(each)))
     reading = [allow(["secretsmanager:GetSecretValue"], arns)] if arns else []
     return reading + ([msk_key("kms:Decrypt")] if any(map(of_msk, references)) else [])

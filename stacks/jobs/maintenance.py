@@ -9,7 +9,7 @@ from calve.config.deployment import JobDeployment
 from stacks.base.bundling import ROOT
 from stacks.base.function import Site
 from stacks.base.lake_formation import grants
-from stacks.base.roles import Lake, Statement, allow
+from stacks.base.roles import Lake, Statement
 from stacks.jobs.ingest import IngestStack, job_schedule
 from stacks.jobs.ingest_job import GLUE_VERSION, GlueJob
 from stacks.jobs.ingest_role import WRITING_FILES
@@ -51,12 +51,9 @@ def lake_statements(lake: Lake) -> list[Statement]:
     glue = ["glue:GetDatabase", "glue:GetTable", "glue:GetTables"]
     return [
         *lake.files(*WRITING_FILES, because="the files of the tables"),
-        allow(
-            [*glue, *(["glue:GetDatabases"] if lake.per_cluster else [])],
-            lake.catalog_arns,
-            because=KNOWN_BY_NAME,
-        ),
-        allow(["glue:UpdateTable"], lake.written_arns, because=KNOWN_BY_NAME),
+        *lake.finding([*glue, *["glue:GetDatabases"] * lake.per_cluster], because=KNOWN_BY_NAME, rows=True),
+        *lake.changing(["glue:UpdateTable"], because=KNOWN_BY_NAME),
+        *lake.secret(),
         *lake.key("kms:Decrypt", "kms:GenerateDataKey"),
     ]
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import asdict
 from typing import Any
@@ -82,7 +83,8 @@ def export_writer(scope: Construct, site: Site, role: aws_iam.Role, done: aws_dy
         memory_mb=MEMORY_MB,
         timeout=Duration.minutes(15),
         statements=[
-            allow(glue, lake.catalog_arns, because=TABLES),
+            *lake.finding(glue, because=TABLES, rows=True),
+            *lake.secret(),
             *lake.files("s3:GetObject", because=TABLES),
             allow(writing, files, because=FILES),
             allow(["s3:ListBucketMultipartUploads"], [lake.bucket_arn]),
@@ -99,6 +101,7 @@ def export_writer(scope: Construct, site: Site, role: aws_iam.Role, done: aws_dy
             "SCHEDULER_ROLE_ARN": role.role_arn,
             "FUNCTION_ARN": arn("lambda", f"function:{name}"),
             "IDEMPOTENCY_TABLE": done.table_name,
+            **({"CATALOG": json.dumps(asdict(lake.catalog))} if lake.catalog else {}),
         },
     )
 

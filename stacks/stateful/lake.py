@@ -9,6 +9,7 @@ from aws_cdk import Aws, CfnOutput, Duration, Fn, Stack, aws_athena, aws_iam
 from constructs import Construct
 
 from calve.config.deployment import Deployment
+from calve.config.job import S3Tables
 from calve.config.publishing import EXPORTS, export_readers
 from calve.names import DEAD_LETTERS_SUFFIX, database_for_cluster
 from stacks.base.function import Function, Site, custom_resource
@@ -34,6 +35,7 @@ def names_of_lake(deployment: Deployment) -> Lake:
         clusters=tuple(map(database_for_cluster, settings.cluster_ids)),
         key_arn=settings.kms_key,
         key_made=bool(own_key_alias(deployment)),
+        catalog=settings.catalog,
     )
 
 
@@ -59,7 +61,8 @@ class LakeStack(Stack):
         granting = lake_formation(Construct(self, "Formation"), site)
         if site.delete_data:
             removal = lake_removal(Construct(self, "Removal"), site)
-            removal.node.add_dependency(granting)
+            if granting:
+                removal.node.add_dependency(granting)
             behind.append(removal)
         for each in behind:
             each.node.add_dependency(storage)
@@ -90,6 +93,9 @@ def lake_readers(scope: Construct, lake: Lake) -> aws_iam.ManagedPolicy:
     closed = [f"{lake.objects('')}{DEAD_LETTERS_SUFFIX}/*", lake.objects(f"{STAGING}{LETTERS_RESULTS}")]
     name, results = lake.deployment, f"{lake.prefix}{STAGING}athena/"
     statements = [*_reading(scope, lake, name, results), deny(["s3:GetObject"], closed)]
+    if isinstance(lake.catalog, S3Tables):
+        named = {"StringLike": {"s3tables:tableName": f"*{DEAD_LETTERS_SUFFIX}"}}
+        statements.append(deny(["s3tables:GetTableData"], [f"{lake.catalog.bucket_arn}/table/*"], named))
     says = f"Reads the tables of {name}, and queries them with Athena"
     return policy_for_people(scope, "Policy", f"{name}-lake-readers", says, statements)
 
@@ -122,7 +128,7 @@ def _reading(scope: Construct, lake: Lake, workgroup: str, results: str) -> list
         ),
     )
     return [
-        allow(READING, lake.catalog_arns, because="all tables of the lake"),
+        *lake.finding(READING, because="all tables of the lake", rows=True),
         allow(
             ["lakeformation:GetDataAccess"],
             ["*"],

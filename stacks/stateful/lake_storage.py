@@ -64,7 +64,7 @@ class LakeStorage(Construct):
         made = {
             "bucket": bucket if lake.bucket is None else "",
             "key": own_key_alias(deployment),
-            "database": "" if lake.import_database else lake.database,
+            "database": "" if lake.import_database or lake.catalog else lake.database,
             "notify": bucket if deployment.exports else "",
         }
         self.key_arn = lake.kms_key
@@ -218,7 +218,7 @@ def lake_removal(scope: Construct, site: Site) -> Construct:
     properties = {
         "Deployment": deployment.name,
         "Bucket": bucket if lake.bucket is None else "",
-        "Database": "" if lake.import_database else lake.database,
+        "Database": "" if lake.import_database or lake.catalog else lake.database,
         "ImportedDatabase": lake.database if lake.import_database else "",
         "KeyAlias": key_alias,
         "Warehouse": site.lake.warehouse,

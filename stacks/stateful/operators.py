@@ -31,7 +31,7 @@ def operators_policies(
     groups = [f"/calve/{name}/", *(f"{name}-{part}-" for part in PARTS)]
     looking = [
         # The catalog, the jobs' reports, and metadata: schemas, snapshots, ledgers, file sizes.
-        allow(["glue:GetDatabase", "glue:GetTable", "glue:GetTables"], lake.catalog_arns, because=TABLES),
+        *lake.finding(["glue:GetDatabase", "glue:GetTable", "glue:GetTables"], because=TABLES),
         allow(
             ["s3:GetObject"],
             [*lake.metadata(), lake.status("*")],
@@ -84,7 +84,8 @@ def operators_policies(
         as_deployed,
     ]
     acting = [
-        allow(["glue:UpdateTable"], lake.written_arns, because=TABLES),
+        # S3 Tables has no right to change a table's properties without its rows.
+        *([] if lake.catalog else lake.changing(["glue:UpdateTable"], because=TABLES)),
         allow(["s3:PutObject"], lake.metadata([".metadata.json"]), because=f"the metadata of {TABLES}"),
         allow(["glue:BatchStopJobRun"], jobs),
         allow(["lambda:InvokeFunction"], [start_arn(name)]),

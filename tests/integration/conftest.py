@@ -12,7 +12,7 @@ from confluent_kafka.schema_registry import SchemaRegistryClient
 from pyspark.sql import SparkSession
 
 from calve.config.job import Job, Kafka, Lake, Registry
-from calve.config.spark_conf import CATALOG
+from calve.config.spark_conf import FILES
 from cli.embedded import runtimes
 from cli.embedded import stack as embedded
 from cli.embedded.layout import Layout
@@ -67,7 +67,7 @@ def own_warehouse(request: pytest.FixtureRequest) -> None:
     if "spark" in request.fixturenames:
         stack, session = request.getfixturevalue("stack"), request.getfixturevalue("spark")
         require_jvm(session)
-        session.conf.set(f"spark.sql.catalog.{CATALOG}.warehouse", warehouse(stack))
+        session.conf.set(FILES, warehouse(stack))
 
 
 def require_jvm(session: SparkSession) -> None:
@@ -90,7 +90,7 @@ def engine(stack: embedded.Stack, spark: SparkSession) -> Iterator[Engine]:
     if CHOICE != "rows":
         choice.loaded(spark.sparkContext)
     lake = JobLake(spark, "tests")
-    spark.conf.set(f"spark.sql.catalog.{CATALOG}.warehouse", warehouse(stack))
+    spark.conf.set(FILES, warehouse(stack))
     lake._create_database(DATABASE)  # the first that makes it decides the bucket of all its tables
     yield Engine(
         stack,

@@ -11,7 +11,7 @@ from cdk_nag import AwsSolutionsChecks
 
 from stacks.app import build
 from stacks.base.bundling import Runtime
-from tests.synth.deployments import IMPORTED, MADE, MSK, REMOVABLE, SHOP
+from tests.synth.deployments import IMPORTED, MADE, MSK, REMOVABLE, REST_HOME, S3_TABLES_HOME, SHOP
 
 
 @dataclass(frozen=True)
@@ -44,7 +44,7 @@ def synthesize(folder: Path) -> Synthesized:
     # Functions are not bundled here: what is in them is the matter of test_bundling.
     app = App(outdir=str(folder), context={"aws:cdk:bundling-stacks": []})
     Validations.of(app).add_plugins(AwsSolutionsChecks(app))
-    for deployment in (MADE, MSK, IMPORTED, SHOP):
+    for deployment in (MADE, MSK, IMPORTED, SHOP, REST_HOME, S3_TABLES_HOME):
         build(app, deployment, runtime=Runtime())
     build(app, REMOVABLE, runtime=Runtime(), delete_data=True)
     app.synth()

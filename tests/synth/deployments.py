@@ -13,7 +13,7 @@ from calve.config.deployment import (
     Network,
     Workers,
 )
-from calve.config.job import Entry, GlueRegistry, Job, Kafka, Lake, Registry, Table
+from calve.config.job import Entry, GlueRegistry, Job, Kafka, Lake, Registry, RestCatalog, S3Tables, Table
 from calve.config.publishing import (
     Announce,
     CatalogBootstrap,
@@ -187,4 +187,17 @@ SHOP = Deployment(
     lake=LakeDeployment("orders"),
     msk=Msk(),
     alerts=Alerts(freshness_s=300.0),
+)
+
+TABLE_BUCKET = "arn:aws:s3tables:eu-central-1:111122223333:bucket/trading"
+IN_REST = RestCatalog("https://polaris.example.com/api/catalog", "trading", "aws:calve/polaris")
+IN_S3_TABLES = S3Tables(TABLE_BUCKET, "https://s3tables.eu-central-1.amazonaws.com/iceberg", "eu-central-1")
+REST_HOME, S3_TABLES_HOME = (
+    Deployment(
+        name=name,
+        jobs=(JobDeployment(job("main", "orders", catalog=catalog)),),
+        lake=LakeDeployment("trading", catalog=catalog),
+        exports=(replace(WEEKLY, table="orders"),),
+    )
+    for name, catalog in (("rest-home", IN_REST), ("s3tables-home", IN_S3_TABLES))
 )

@@ -6,7 +6,7 @@ from stacks.stateful.operators import PARTS
 
 
 def test_every_deployment_has_every_stack_and_those_that_it_leaves_out_have_nothing(synthesized):
-    for name in ("trading", "streams", "guest", "shop", "removable"):
+    for name in ("trading", "streams", "guest", "shop", "removable", "rest-home", "s3tables-home"):
         for part in PARTS:
             assert (synthesized.folder / f"{name}-{part}.template.json").exists()
     left_out = {
@@ -16,6 +16,7 @@ def test_every_deployment_has_every_stack_and_those_that_it_leaves_out_have_noth
     }
     assert left_out == {
         *("trading-kafka", "streams-keys"),
+        *(f"{name}-home-{part}" for name in ("rest", "s3tables") for part in ("kafka", "keys", "publish")),
         *(f"{name}-{part}" for name in ("shop", "removable") for part in ("keys", "exports", "publish")),
     }
 

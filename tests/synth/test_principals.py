@@ -5,10 +5,10 @@ import json
 
 import pytest
 
-from tests.synth.deployments import IMPORTED, MADE, MSK, REMOVABLE, SHOP
+from tests.synth.deployments import IMPORTED, MADE, MSK, REMOVABLE, REST_HOME, S3_TABLES_HOME, SHOP
 from tests.synth.evaluator import PSEUDO, plain, principals
 
-DEPLOYMENTS = {each.name: each for each in (MADE, MSK, IMPORTED, SHOP, REMOVABLE)}
+DEPLOYMENTS = {each.name: each for each in (MADE, MSK, IMPORTED, SHOP, REMOVABLE, REST_HOME, S3_TABLES_HOME)}
 STARTERS = {"ingest/ControlHandOverRole", "ingest/ControlWatchdogRole", "ingest/ControlStartRole"}
 """Functions that pass no argument but the generation that the definition has: tests/unit/lambdas/job_control."""
 OPERATORS = ("lake/OperatorsRead", "lake/OperatorsAct")

@@ -18,7 +18,7 @@ from botocore.config import Config
 from botocore.exceptions import ClientError
 
 from calve.config.deployment import UNKNOWN_SERVERS, Deployment
-from calve.config.job import Kafka, Registry
+from calve.config.job import Kafka, Registry, S3Tables
 from calve.errors import CalveError, ConfigError, Fatal, Retryable
 from calve.names import log_prefix
 from calve.settings import load_deployment
@@ -285,8 +285,12 @@ def _needed(
     files = f"{place.netloc}/{place.path.strip('/')}".rstrip("/")
     if deployment.lake.namespace == "database":
         files += f"/{database}"
-        table = f"arn:{partition}:glue:{region}:{number}:table/{database}/any"
-        yield ["glue:GetTable", "glue:CreateTable", "glue:UpdateTable"], table
+    match deployment.lake.catalog:
+        case None if deployment.lake.namespace == "database":
+            table = f"arn:{partition}:glue:{region}:{number}:table/{database}/any"
+            yield ["glue:GetTable", "glue:CreateTable", "glue:UpdateTable"], table
+        case S3Tables(bucket_arn=bucket):
+            yield ["s3tables:PutTableData", "s3tables:UpdateTableMetadataLocation"], f"{bucket}/table/any"
     yield ["s3:GetObject", "s3:PutObject"], f"arn:{partition}:s3:::{files}/any"
     for _, reference in secrets_of(deployment.jobs[0].settings):
         kind, _, name = reference.partition(":")

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any, TypeVar
 from urllib.parse import urlsplit
 
+from pyiceberg.catalog import Catalog
 from pyiceberg.table import Table as IcebergTable
 
 from calve.config.deployment import Deployment
@@ -21,7 +22,7 @@ from calve.schema.columns import Json
 from calve.table.summary import INITIALISED, LEARNT, TOPIC
 from cli.account import Account, resources
 from cli.kafka import cluster_database
-from cli.lake import aws_errors, latest_commit, load, open_catalog
+from cli.lake import Tables, aws_errors, latest_commit, load, open_catalog
 from cli.look.tables import partitioning, sorting
 from cli.spark import parse_conf
 from lambdas.aws import tolerating
@@ -132,12 +133,11 @@ def read_deployed(deployment: Deployment, account: Account) -> Deployed:
     """Read the account; nothing is changed."""
     settings = deployment.jobs[0].settings
     database = cluster_database(settings) or deployment.lake.database
-    exists = False
+    lake = replace(settings.lake, region=account.region, endpoint=account.endpoint)
     with aws_errors(f"the deployment {deployment.name}"):
-        with tolerating(*ABSENT):
-            account.client("glue").get_database(Name=database)
-            exists = True
-        tables, foreign = _tables(deployment, account, database) if exists else ({}, frozenset())
+        catalog = open_catalog(lake)
+        exists = catalog.namespace_exists(database)
+        tables, foreign = _tables(catalog, database) if exists else ({}, frozenset())
         network = {each.type for each in resources(account, f"{deployment.name}-kafka")}
         return Deployed(
             database=database,
@@ -243,19 +243,9 @@ def _schedules(account: Account, group: str) -> Iterator[dict[str, Any]]:
                     yield found
 
 
-def _tables(
-    deployment: Deployment, account: Account, database: str
-) -> tuple[dict[str, DeployedTable], frozenset[str]]:
+def _tables(catalog: Catalog, database: str) -> tuple[dict[str, DeployedTable], frozenset[str]]:
     """The tables of the database that calve made, whether configured or not; and the names of those that it does not keep."""
-    lake = replace(deployment.jobs[0].settings.lake, region=account.region, endpoint=account.endpoint)
-    catalog = open_catalog(lake)
-    names = [
-        raw["Name"]
-        for page in account.client("glue").get_paginator("get_tables").paginate(DatabaseName=database)
-        for raw in page["TableList"]
-        if raw.get("Parameters", {}).get("table_type", "").upper() == "ICEBERG"
-        and not raw["Name"].endswith(DEAD_LETTERS_SUFFIX)
-    ]
+    names = [each for each in Tables(catalog).names(database) if not each.endswith(DEAD_LETTERS_SUFFIX)]
     with ThreadPoolExecutor(max_workers=8) as pool:
         loaded = pool.map(lambda name: load(catalog, TableName(database, name)), names)
         found = {name: each for name, each in zip(names, loaded, strict=True) if each}

@@ -45,6 +45,7 @@ from tests.integration.outputs.test_emit import records
 from tests.integration.requests.test_release import document
 from tests.integration.support.deployed import destroy
 from tests.integration.support.engine import Engine, until
+from tests.integration.support.homes import moved
 from tests.integration.support.proofs import assert_proved
 from tests.integration.support.running import answering, running
 from tests.integration.support.servers.guid_registry import GuidRegistry
@@ -346,6 +347,30 @@ def test_digests(engine: Engine, tmp_path: Path) -> None:
     assert failed.exit_code == 1
     (finding,) = json.loads(failed.stdout)["findings"]
     assert (finding["partition"], finding["offsets"]) == (0, [[100, 200]])
+
+
+@pytest.mark.long
+def test_home(engine: Engine, tmp_path: Path) -> None:
+    """The commands of its README, but for names and the way to the stack."""
+    name, file = f"trades_{uuid.uuid4().hex[:8]}", tmp_path / "calve.yaml"
+    file.write_text((EXAMPLES / "home" / "calve.yaml").read_text().replace("stock_trades", name))
+    (tmp_path / "calve.here.yaml").write_text(script("home", "catalog").overlay(engine.stack))
+    produce(
+        Plan(name, 1_000, "stock_trades"),
+        Target(Kafka(engine.stack.bootstrap_servers), Registry(engine.stack.registry_url)),
+    )
+    [job] = load_jobs(file, "here")
+    assert job.lake.catalog is not None
+    home = moved(engine, job.lake.catalog)
+    home.drain(openers_of(job, home.lake, home.cluster)[0])
+    engine.lake._activate()
+    here = ["--config", str(file), "--env", "here", "--output", "json"]
+    for words in (["tables"], ["verify", name]):
+        done = CliRunner().invoke(app, [*words, *here])
+        assert done.exit_code == 0, done.output
+    counted = CliRunner().invoke(app, ["query", f"select count(*) as n from {name}", *here])
+    assert json.loads(counted.stdout) == [{"n": 1_000}]
+    assert engine.lake.load(job.table_name(job.tables[0])) is None
 
 
 @pytest.mark.long

@@ -11,11 +11,12 @@ from contextlib import contextmanager
 from itertools import pairwise
 from pathlib import Path
 from types import FrameType
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from pyspark.sql import SparkSession
 
+from calve.config.job import Service
 from glue_jobs.iceberg import staging
 from glue_jobs.iceberg.catalog import Lake, Table
 from glue_jobs.process import faults
@@ -28,6 +29,7 @@ from tests.integration.support.crashing import (
     OF_FORGET,
     OF_INFERENCE,
     OF_MAINTENANCE,
+    OF_S3_TABLES,
     OF_TRAVEL,
     OF_UPKEEP,
     ONCE,
@@ -42,6 +44,7 @@ from tests.integration.support.crashing import (
     run_job,
 )
 from tests.integration.support.engine import Engine, at
+from tests.integration.support.homes import at_home
 
 CRITICAL = ("publish.begin", "publish.committed", "release.appended")
 """Between these lie the commits of an ordinary round that has rejects."""
@@ -70,6 +73,7 @@ FIRST_ROUND = tuple(p for step in STEPS for p in (f"{step}.begin", *AROUND.get(s
 RIVALS = ("stage.begin", "reject.end", "publish.begin", "publish.committed", "release.appended")
 
 slow = pytest.mark.long
+everywhere = pytest.mark.parametrize("home", get_args(Service))
 
 
 @pytest.fixture(autouse=True)
@@ -79,33 +83,39 @@ def no_fault_is_left() -> Iterator[None]:
 
 
 @slow
-def test_jobs_die_at_every_point_of_a_first_round(engine: Engine) -> None:
+@everywhere
+def test_jobs_die_at_every_point_of_a_first_round(engine: Engine, home: Service, tmp_path: Path) -> None:
     """As long as none has published, every round is the first."""
-    scene = Scene(engine, foreign=True)
-    scene.evolve()
-    early = scene.produce(early=True)
-    for point in FIRST_ROUND:
-        scene.die(point)
-        scene.assert_nothing_early()
-        if point in COMMITTED:
-            break
-    scene.evolve()
-    scene.fates[early] = "unknown_schema_id"
-    scene.finish()
+    with at_home(engine, home, tmp_path) as moved:
+        scene = Scene(moved, foreign=True)
+        scene.evolve()
+        early = scene.produce(early=True)
+        for point in FIRST_ROUND:
+            if home == "s3tables" and point.endswith(".created"):
+                scene.die(*OF_S3_TABLES)
+            scene.die(point)
+            scene.assert_nothing_early()
+            if point in COMMITTED:
+                break
+        scene.evolve()
+        scene.fates[early] = "unknown_schema_id"
+        scene.finish()
 
 
 @slow
-def test_jobs_die_at_every_point_of_a_later_round(engine: Engine) -> None:
-    scene = Scene(engine)
-    scene.produce()
-    scene.work()
-    for point in sorted(POINTS, key=lambda each: each in PROVOKED):
-        if point in PROVOKED:
-            PROVOKED[point](scene)
-        scene.foreign = point in OF_FOREIGN
+@everywhere
+def test_jobs_die_at_every_point_of_a_later_round(engine: Engine, home: Service, tmp_path: Path) -> None:
+    with at_home(engine, home, tmp_path) as moved:
+        scene = Scene(moved)
         scene.produce()
-        scene.die(point)
-    scene.finish()
+        scene.work()
+        for point in sorted(POINTS, key=lambda each: each in PROVOKED):
+            if point in PROVOKED:
+                PROVOKED[point](scene)
+            scene.foreign = point in OF_FOREIGN
+            scene.produce()
+            scene.die(point)
+        scene.finish()
 
 
 def abandoned(engine: Engine, point: str, **settings: Any) -> None:
@@ -301,6 +311,15 @@ def test_points_stand_between_all_effects_of_a_job(engine: Engine) -> None:
         with traced() as more:
             scene.work()
         seen += ["the next job", *more]
-    elsewhere = {*OF_CONFLICT, *OF_INFERENCE, *OF_EMIT, *OF_FORGET, *OF_UPKEEP, *OF_TRAVEL, *OF_MAINTENANCE}
+    elsewhere = {
+        *OF_CONFLICT,
+        *OF_INFERENCE,
+        *OF_S3_TABLES,
+        *OF_EMIT,
+        *OF_FORGET,
+        *OF_UPKEEP,
+        *OF_TRAVEL,
+        *OF_MAINTENANCE,
+    }
     assert set(faults.POINTS) - elsewhere <= set(seen)
     assert [pair for pair in pairwise(seen) if "".join(pair).isupper()] == []

@@ -2,24 +2,32 @@
 
 from __future__ import annotations
 
+import json
 import re
 import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
+from typer.testing import CliRunner
 
 from calve.errors import Fatal
+from calve.names import TableName
 from cli.console import Console
 from cli.embedded.cdk import App
 from cli.embedded.stack import Stack
+from cli.main import app
 from cli.progress import LineProgress
 from cli.run.jobs import run_deployed
 from tests.integration.support.deployed import Deployed, deployment, destroy, diff
-from tests.integration.support.engine import Engine, everything, until
+from tests.integration.support.engine import Engine, everything, trades, until
 from tests.integration.support.exporting import Deployment
+from tests.integration.support.homes import rest_home
+from tests.integration.support.servers.rest_catalogs import CLIENT, SECRET
 
 QUIET = LineProgress(lambda _: None)
 NOTHING = "Number of stacks with differences: 0"
@@ -141,3 +149,48 @@ def left(deployed: Deployed) -> set[str]:
         for kind, names in listed.items()
         if any(re.search(rf"(^|[/:]){name}($|[-_/])", each) for each in names)
     }
+
+
+@pytest.mark.long
+def test_a_deployment_whose_tables_a_rest_catalog_holds(engine: Engine, tmp_path: Path) -> None:
+    """Its roles have no right to Glue's tables: job, maintenance, export, commands and doctor know the other home."""
+    with rest_home(engine, tmp_path) as (home, gate):
+        lake = f"lake: {{{{catalog: {{{{type: rest, uri: '{gate.url}', secret: 'aws:polaris/client'}}}}}}}}\n"
+        made = deployment(engine, tmp_path, "home", exports=True, lake=lake)
+        client = json.dumps({"client_id": CLIENT, "client_secret": SECRET})
+        made.client("secretsmanager").create_secret(Name="polaris/client", SecretString=client)
+        made.deploy()
+        day = datetime.now(UTC) - timedelta(days=2)
+        for row in trades(100):
+            engine.send(made.topic, engine.encode(made.topic, row), at_ms=int(day.timestamp() * 1000))
+        engine.flush()
+        for job in (made.job, f"{made.job}-maintenance"):
+            assert (
+                run_deployed(engine.stack, job, Console(), drain=job == made.job, memory="1g", quick=True)
+                == 0
+            )
+        name = TableName(made.database, made.topic)
+        assert made.rows() == []
+        (table,) = [home.lake.load(name)]
+        assert table is not None
+        assert table.rows.count() == 100
+        assert str(table.java.location()).startswith(f"s3://{made.bucket}/{made.database}")
+
+        def calve(*words: str) -> Any:
+            asked = [*words, "--config", str(made.config), "--output", "json"]
+            done = CliRunner().invoke(app, asked)
+            assert done.exit_code == 0, done.output
+            return json.loads(done.stdout)
+
+        assert calve("verify", made.topic)["ok"]
+        assert calve("query", f"select count(*) as n from {made.topic}") == [{"n": 100}]
+        assert {each["kind"] for each in calve("plan", "--offline")["changes"]} == {"="}
+        (written,) = calve("export", "run", "weekly_trades", "--window", f"{day:%Y-%m-%d}..{day:%Y-%m-%d}")[
+            "windows"
+        ]
+        assert written["rows"] == 100
+        found = {each["check"]: each["state"] for each in calve("doctor", "--remote")}
+        assert found["catalog"] == "ok"
+        made.deploy(delete_data=f"yes-delete-{made.name}")
+        destroy(made.app, made.progress)
+        assert left(made) == set()

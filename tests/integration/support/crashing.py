@@ -23,7 +23,7 @@ import pytest
 from fastavro import parse_schema, schemaless_writer
 from pyiceberg.catalog import Catalog
 
-from calve.config.job import Lake, Table
+from calve.config.job import Table
 from calve.config.steps import Mask, Rule
 from calve.modes.aggregate import Aggregate, Measure
 from calve.modes.history import History
@@ -33,7 +33,7 @@ from calve.names import TableName
 from calve.requests.redrive import Request
 from calve.schema.change_events import UNAVAILABLE
 from calve.schema.columns import REDRIVEN
-from calve.table.summary import POSITION_TAG, REDRIVE
+from calve.table.summary import REDRIVE, TAGS
 from cli import lake
 from cli.dead_letters import Selection
 from cli.progress import LineProgress
@@ -198,7 +198,7 @@ class Scene:
         held += [(each["partition"], each["offset"], each["reason"]) for each in dead]
         found, wanted = Counter(held), Counter((*place, fate) for place, fate in self._expected().items())
         assert found == wanted, f"missing {dict(wanted - found)}, too many {dict(found - wanted)}"
-        left = {*main.refs(), *letters.refs()} - {"main", POSITION_TAG}
+        left = {*main.refs(), *letters.refs()} - {"main", *TAGS}
         assert not left, f"left over: {left}"
         job = self.engine.job()
         sources = Sources(catalog, job.kafka, job.registry, self.engine.stack.region)
@@ -341,9 +341,7 @@ def secret(engine: Engine) -> str:
 
 
 def open_catalog(engine: Engine) -> Catalog:
-    stack = engine.stack
-    warehouse = engine.job().lake.warehouse
-    return lake.open_catalog(Lake(DATABASE, warehouse, endpoint=stack.aws_endpoint, region=stack.region))
+    return lake.open_catalog(engine.job().lake)
 
 
 @contextmanager
@@ -398,12 +396,17 @@ def run_job(
 
 def drop_main(scene: Scene) -> None:
     scene.finish()
-    scene.engine.sql("DROP TABLE {t} PURGE", scene.topic)
+    drop(scene.engine, scene.name)
 
 
 def drop_both(scene: Scene) -> None:
     drop_main(scene)
-    scene.engine.spark.sql(f"DROP TABLE lake.{scene.name.dead_letters} PURGE")
+    drop(scene.engine, scene.name.dead_letters)
+
+
+def drop(engine: Engine, name: TableName) -> None:
+    """With its files. Spark's `DROP TABLE PURGE` does not say so to a REST catalog, and S3 Tables refuses it."""
+    engine.lake._catalog.dropTable(engine.lake._identifier(name), True)
 
 
 def forget(scene: Scene) -> None:
@@ -503,9 +506,11 @@ OF_TRAVEL = (
 )
 OF_CONFLICT = ("publish.redone",)
 OF_INFERENCE = ("table.learnt", "stage.discarded")
+OF_S3_TABLES = ("table.bare",)
 OTHERS = (
     *OF_CONFLICT,
     *OF_INFERENCE,
+    *OF_S3_TABLES,
     *OF_SWITCH,
     *OF_EMIT,
     *OF_FORGET,

@@ -28,7 +28,7 @@ from confluent_kafka.schema_registry.avro import AvroSerializer
 from confluent_kafka.serialization import MessageField, SerializationContext
 from pyspark.sql import DataFrame, SparkSession
 
-from calve.config.job import Job, Kafka, Lake, Registry, Table
+from calve.config.job import Catalog, Job, Kafka, Lake, Registry, Table
 from calve.config.spark_conf import CATALOG
 from calve.errors import Retryable, Suspended
 from calve.names import TableName
@@ -70,6 +70,7 @@ class Engine:
     admin: AdminClient
     registry: SchemaRegistryClient
     producer: Producer
+    home: Catalog | None = None
     serializers: dict[str, AvroSerializer] = field(default_factory=dict)
 
     def topic(self, *, partitions: int = 2, schema: str = TRADE, config: dict[str, str] | None = None) -> str:
@@ -189,7 +190,13 @@ class Engine:
 
     def job(self, *tables: Table, **changes: Any) -> Job:
         stack = self.stack
-        lake = Lake(DATABASE, f"s3://{stack.bucket}/tests", endpoint=stack.aws_endpoint, region=stack.region)
+        lake = Lake(
+            DATABASE,
+            f"s3://{stack.bucket}/tests",
+            endpoint=stack.aws_endpoint,
+            region=stack.region,
+            catalog=self.home,
+        )
         made = Job(
             "tests", "main", Kafka(stack.bootstrap_servers), Registry(stack.registry_url), lake, tables
         )

@@ -6,7 +6,7 @@ from contextlib import suppress
 
 from pyiceberg.catalog import Catalog
 
-from calve.config.job import AnyRegistry, Lake, Source
+from calve.config.job import AnyRegistry, Source
 from calve.config.steps import Step
 from calve.errors import CalveError
 from calve.names import TableName
@@ -55,8 +55,7 @@ def proof_of_digests(engine: Engine, table: str) -> Verification:
 
 
 def _catalog(engine: Engine) -> Catalog:
-    job, stack = engine.job(), engine.stack
-    return open_catalog(Lake(DATABASE, job.lake.warehouse, endpoint=stack.aws_endpoint, region=stack.region))
+    return open_catalog(engine.job().lake)
 
 
 def assert_proved(found: Verification) -> None:

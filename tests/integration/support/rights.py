@@ -16,6 +16,7 @@ KEY = "11111111-2222-3333-4444-555555555555"
 NO_SERVICE_HERE = {
     *("xray", "kafka-cluster", "kafka", "athena"),
     "ec2",  # Lambda and Glue make their network interfaces
+    "s3tables",  # a gate before a REST catalog is in its place
 }
 """Whose actions no request of a test reaches the emulator for."""
 NO_REQUEST = {"lakeformation:GetDataAccess"}

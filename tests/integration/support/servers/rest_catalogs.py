@@ -28,6 +28,7 @@ from cli.look.query.answer import connect
 from tests.integration.support.servers.gate import Answer, Gate, Request
 
 CLIENT, SECRET, SCOPE = "calve", "s3cret", "catalog"
+INVALID_CLIENT = Answer(401, {"Content-Type": "application/json"}, b'{"error": "invalid_client"}')
 UNAUTHORIZED = Answer(401, {}, b'{"error": {"message": "no", "type": "NotAuthorizedException", "code": 401}}')
 
 
@@ -60,7 +61,7 @@ class OAuthGate(Gate):
             id, _, secret = base64.b64decode(basic.removeprefix("Basic ")).decode().partition(":")
             client = (unquote_plus(id), unquote_plus(secret))
         if client != (CLIENT, SECRET) or form.get("scope") != SCOPE:
-            return UNAUTHORIZED
+            return INVALID_CLIENT
         token = uuid.uuid4().hex
         self.tokens[token] = self.uses
         body = {"access_token": token, "token_type": "bearer", "expires_in": 3600}

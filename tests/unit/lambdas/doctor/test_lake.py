@@ -2,9 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import json
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
+from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime, timedelta
 from email.utils import format_datetime
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any
 
 import boto3
@@ -13,9 +18,12 @@ from botocore.exceptions import ClientError
 from botocore.stub import Stubber
 from moto import mock_aws
 
+from calve.config.job import RestCatalog, S3Tables
+from calve.errors import Fatal
 from lambdas.doctor.finding import Finding
-from lambdas.doctor.lake import bucket, clock, formation, refused, secrets, skewed, tables
+from lambdas.doctor.lake import bucket, catalog, clock, formation, refused, secrets, skewed, tables
 
+Answering = Callable[[dict[str, tuple[int, Any]]], "Server"]
 REGION = "us-east-1"
 METADATA = {"metadata_location": "s3://lake/t/trades/metadata/1.json", "table_type": "ICEBERG"}
 
@@ -28,6 +36,7 @@ def client(service: str) -> Any:
 def account(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     for name in ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"):
         monkeypatch.setenv(name, "test")
+    monkeypatch.setenv("AWS_DEFAULT_REGION", REGION)
     with mock_aws():
         yield
 
@@ -172,6 +181,75 @@ def test_tables_are_read_down_to_their_metadata_file() -> None:
     assert [each.cure for each in refused if each.state == "fail"] == [
         "allow glue:GetTable, s3:GetObject and kms:Decrypt for it"
     ]
+
+
+@dataclass
+class Server:
+    """Answers some paths, and HTTP 404 all others; `authorizations`: the header of each request."""
+
+    url: str
+    authorizations: list[str | None] = field(default_factory=list)
+
+
+@pytest.fixture
+def answering() -> Iterator[Answering]:
+    with ExitStack() as opened:
+
+        def start(answers: dict[str, tuple[int, Any]]) -> Server:
+            class Handler(BaseHTTPRequestHandler):
+                def do_GET(self) -> None:
+                    found.authorizations.append(self.headers.get("Authorization"))
+                    self.rfile.read(int(self.headers.get("Content-Length", 0)))
+                    status, body = answers.get(self.path, (404, {}))
+                    self.send_response(status)
+                    self.end_headers()
+                    self.wfile.write(json.dumps(body).encode())
+
+                do_POST = do_GET
+
+                def log_message(self, *_: object) -> None:
+                    pass
+
+            server = opened.enter_context(ThreadingHTTPServer(("127.0.0.1", 0), Handler))
+            threading.Thread(target=server.serve_forever, daemon=True).start()
+            opened.callback(server.shutdown)
+            found = Server(f"http://127.0.0.1:{server.server_port}")
+            return found
+
+        yield start
+
+
+def test_a_table_bucket_is_asked_for() -> None:
+    made = client("s3tables").create_table_bucket(name="trading")["arn"]
+    (found,) = catalog(client, S3Tables(made, "https://s3tables", REGION))
+    assert (found.check, found.state, found.detail) == ("catalog", "ok", made)
+    (missing,) = catalog(client, S3Tables(f"{made}s", "https://s3tables", REGION))
+    assert missing.state == "fail"
+
+
+def test_a_rest_catalog_is_asked_with_a_token(answering: Answering) -> None:
+    answers = {
+        "/v1/oauth/tokens": (200, {"access_token": "t0ken", "expires_in": 3600}),
+        "/v1/config?warehouse=w": (200, {}),
+    }
+    server = answering(answers)
+    client("secretsmanager").create_secret(Name="c", SecretString='{"client_id": "i", "client_secret": "s"}')
+    settings = RestCatalog(server.url, "w", "aws:c")
+    (found,) = catalog(client, settings)
+    assert (found.check, found.state, found.detail) == ("catalog", "ok", server.url)
+    assert server.authorizations == ["Basic aTpz", "Bearer t0ken"]
+    (unknown,) = catalog(client, replace(settings, warehouse="x"))
+    assert (unknown.state, "HTTP 404" in unknown.detail) == ("fail", True)
+    (open_,) = catalog(client, RestCatalog(server.url, "w"))
+    assert (open_.state, server.authorizations[-1]) == ("ok", None)
+
+
+def test_a_rest_catalog_that_refuses_the_client(answering: Answering) -> None:
+    server = answering({"/v1/oauth/tokens": (401, {"error": "invalid_client"})})
+    client("secretsmanager").create_secret(Name="c", SecretString='{"client_id": "i", "client_secret": "s"}')
+    with pytest.raises(Fatal, match="refused the client") as caught:
+        list(catalog(client, RestCatalog(server.url, secret="aws:c")))
+    assert "lake.catalog" in str(caught.value)
 
 
 def test_secrets_are_read_and_never_shown() -> None:
