@@ -46,11 +46,7 @@ def relations(values: Mapping[str, Any], folder: Path) -> Iterator[Problem]:
         if isinstance(file, str) and file and not (folder / file).is_file():
             reason = f'"{folder / file}" does not exist'
             yield Problem(path, reason, "name a PEM file, relative to calve.yaml")
-    if at(values, "lake", "catalog", "type") in ("rest", "s3tables") and values.get("publish") is not None:
-        fix = "remove it: readers find the tables where they are"
-        yield Problem(
-            ("publish",), "publishes tables of the Glue Data Catalog, and `lake.catalog` holds yours", fix
-        )
+    yield from _home(values)
     tables = values.get("tables")
     yield from _exports(values, tables)
     if not isinstance(tables, dict):
@@ -68,6 +64,27 @@ def relations(values: Mapping[str, Any], folder: Path) -> Iterator[Problem]:
         if isinstance(table, dict):
             found = (*_of_entry(name, table, values), *_schemas(table, folder))
             yield from (replace(each, path=("tables", name, *each.path)) for each in found)
+
+
+def _home(values: Mapping[str, Any]) -> Iterator[Problem]:
+    """Problems between what holds the tables and other sections."""
+    home = at(values, "lake", "catalog", "type")
+    made = at(values, "kafka", "msk", "create") is not None or isinstance(values.get("network"), dict)
+    if home == "rest" and made and at(values, "network", "vpc") is None:
+        reason = "cannot be reached from the VPC that the stack makes, which has no way out"
+        yield Problem(("lake", "catalog", "uri"), reason, "name a VPC that reaches it: `network: {vpc: ...}`")
+    if (
+        home == "s3tables"
+        and at(values, "lake", "database") is None
+        and str(values.get("name")).startswith("aws")
+    ):
+        reason = "is missing: no namespace of S3 Tables begins with aws, and the default is the name"
+        yield Problem(("lake", "database"), reason, "add `database:`")
+    if home in ("rest", "s3tables") and values.get("publish") is not None:
+        fix = "remove it: readers find the tables where they are"
+        yield Problem(
+            ("publish",), "publishes tables of the Glue Data Catalog, and `lake.catalog` holds yours", fix
+        )
 
 
 def _of_entry(name: str, table: Entry, values: Mapping[str, Any]) -> Iterator[Problem]:

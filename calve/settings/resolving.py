@@ -159,8 +159,9 @@ def _catalog(section: CatalogSection) -> Catalog | None:
     if section.type == "rest":
         return resolved(RestCatalog, section)
     assert section.table_bucket is not None  # noqa: S101 its absence was reported before
-    region = section.table_bucket.split(":")[3]
-    return S3Tables(section.table_bucket, f"https://s3tables.{region}.amazonaws.com/iceberg", region)
+    _, partition, _, region, *_ = section.table_bucket.split(":")
+    suffix = "amazonaws.com.cn" if partition == "aws-cn" else "amazonaws.com"
+    return S3Tables(section.table_bucket, f"https://s3tables.{region}.{suffix}/iceberg", region)
 
 
 def _table(name: str, table: TableSection, checked: Configuration, folder: Path) -> Table:

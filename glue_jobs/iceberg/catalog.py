@@ -243,7 +243,7 @@ class Lake:
 
     @property
     def is_managed(self) -> bool:
-        """Whether the catalog's service merges small files and deletes those that no snapshot needs. Others may not."""
+        """Whether the catalog's service merges small files and deletes files that no snapshot needs. Nobody else may."""
         return self.service == "s3tables"
 
     @property

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 from aws_cdk import CfnOutput, Duration, Fn, RemovalPolicies, Stack, aws_ec2, aws_glue, aws_msk
 from constructs import Construct
 
 from calve.config.deployment import UNKNOWN_SERVERS, Deployment, Network
+from calve.config.job import S3Tables
 from stacks.base.function import Brokers, Function, Site, custom_resource
 from stacks.base.roles import acknowledge, allow
 
@@ -22,10 +25,11 @@ ENDPOINTS = {
 class JobNetwork(Construct):
     """Subnets and security groups of the jobs. Glue puts its workers into the first zone."""
 
-    def __init__(self, scope: Construct, id: str, *, network: Network | None) -> None:
+    def __init__(self, scope: Construct, id: str, *, network: Network | None, s3_tables: bool) -> None:
         super().__init__(scope, id)
         if network is None or network.vpc_id is None:
-            self._make()
+            of_tables = {"S3Tables": aws_ec2.InterfaceVpcEndpointAwsService.S3_TABLES} if s3_tables else {}
+            self._make(ENDPOINTS | of_tables)
             return
         vpc = aws_ec2.Vpc.from_vpc_attributes(
             self, "Vpc", vpc_id=network.vpc_id, availability_zones=list(network.availability_zones)
@@ -36,7 +40,7 @@ class JobNetwork(Construct):
             self._group(vpc).security_group_id,
         )
 
-    def _make(self) -> None:
+    def _make(self, endpoints: Mapping[str, aws_ec2.InterfaceVpcEndpointAwsService]) -> None:
         vpc = aws_ec2.Vpc(
             self,
             "Vpc",
@@ -53,7 +57,7 @@ class JobNetwork(Construct):
         closed = "its subnets have no way in or out but AWS's own endpoints and the brokers"
         acknowledge(vpc, {"VPC7": closed})
         group = self._group(vpc)
-        for name, service in ENDPOINTS.items():
+        for name, service in endpoints.items():
             vpc.add_interface_endpoint(name, service=service, security_groups=[group], open=False)
         self.subnets = tuple(subnet.subnet_id for subnet in vpc.isolated_subnets)
         self.zone = vpc.isolated_subnets[0].availability_zone
@@ -81,7 +85,8 @@ class KafkaStack(Stack):
         super().__init__(scope, id, description="calve: Kafka and the jobs' network (stateful)")
         deployment = site.deployment
         made = deployment.msk is not None and deployment.msk.arn is None
-        network = JobNetwork(self, "Network", network=deployment.network)
+        s3_tables = isinstance(deployment.lake.catalog, S3Tables)
+        network = JobNetwork(self, "Network", network=deployment.network, s3_tables=s3_tables)
         connection = self._connection(deployment.name, network)
         cluster_arn = self._cluster(deployment, network)
         unknown = any(job.settings.kafka.bootstrap_servers == UNKNOWN_SERVERS for job in deployment.jobs)

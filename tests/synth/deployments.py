@@ -198,6 +198,7 @@ REST_HOME, S3_TABLES_HOME = (
         jobs=(JobDeployment(job("main", "orders", catalog=catalog)),),
         lake=LakeDeployment("trading", catalog=catalog),
         exports=(replace(WEEKLY, table="orders"),),
+        network=network,
     )
-    for name, catalog in (("rest-home", IN_REST), ("s3tables-home", IN_S3_TABLES))
+    for name, catalog, network in (("rest-home", IN_REST, None), ("s3tables-home", IN_S3_TABLES, Network()))
 )

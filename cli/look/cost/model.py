@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from calve.config.deployment import Deployment, JobDeployment
-from calve.config.job import Table
+from calve.config.job import S3Tables, Table
 from calve.outputs.metrics import MOST_TABLES
 from calve.settings.entries.deploy import UNSCALED
 from calve.settings.schedules import firings_per_day
@@ -217,8 +217,9 @@ def _kafka(deployment: Deployment, load: Load, rates: Rates) -> Iterator[Line]:
         yield _both("MSK Serverless", usd, basis, *used)
     vpc = deployment.network.vpc_id if deployment.network else None
     if vpc is None and (deployment.network or deployment.msk):
-        usd = ENDPOINTS * ZONES * HOURS * rates["endpoint_hour"]
-        basis = f"{ENDPOINTS} endpoints x {ZONES} zones x {HOURS} h"
+        endpoints = ENDPOINTS + isinstance(deployment.lake.catalog, S3Tables)
+        usd = endpoints * ZONES * HOURS * rates["endpoint_hour"]
+        basis = f"{endpoints} endpoints x {ZONES} zones x {HOURS} h"
         yield _both("VPC endpoints", usd, basis, "endpoint_hour")
 
 

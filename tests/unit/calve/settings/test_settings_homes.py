@@ -117,11 +117,25 @@ def test_a_made_key_is_of_the_lakes_bucket_and_not_of_the_table_bucket(tmp_path:
         (S3.replace("lake: {", "lake: {kms_key: 'arn:k', "), "lake.kms_key  has no use"),
         (REST.replace("lake: {", "lake: {import_database: true, "), "lake.import_database  has no use"),
         (REST.replace("lake: {", "lake: {namespace: cluster_id, "), "lake.namespace  needs the Glue Data Catalog"),
+        (REST + "\nnetwork: {}", "lake.catalog.uri  cannot be reached from the VPC that the stack makes"),
         (REST + "\npublish: {delta: {}}", "publish  publishes tables of the Glue Data Catalog"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_is_refused_with_a_fix(tmp_path: Path, text: str, said: str) -> None:
     assert said in refusal(tmp_path, text)
+
+
+def test_the_name_of_a_deployment_may_be_no_namespace_of_s3_tables(tmp_path: Path) -> None:
+    (path := tmp_path / "calve.yaml").write_text(BEFORE.replace("name: t", "name: aws-t") + S3)
+    with pytest.raises(ConfigError, match="begins with aws"):
+        load_deployment(path)
+
+
+def test_china_has_a_domain_of_its_own(tmp_path: Path) -> None:
+    text = S3.replace("arn:aws:s3tables:eu-west-1", "arn:aws-cn:s3tables:cn-north-1")
+    catalog = job(tmp_path, text).lake.catalog
+    assert isinstance(catalog, S3Tables)
+    assert catalog.uri == "https://s3tables.cn-north-1.amazonaws.com.cn/iceberg"
 
 
 def test_older_settings_have_no_catalog(tmp_path: Path) -> None:
