@@ -78,10 +78,12 @@ def value_of(secret: Redacted, key: str, reference: str) -> str:
     raise ConfigError(f'the secret {reference} has no "{key}"', fix=f'add "{key}" to its JSON object')
 
 
-def oauth_client(reference: str) -> str:
-    """The client's id and its secret, as Iceberg's libraries take them: `ID:SECRET`. Raises: as `read_secret`."""
+def catalog_credential(reference: str | None) -> dict[str, str]:
+    """The property `credential` of a REST catalog's client, `ID:SECRET`; none without a secret. Raises: as `read_secret`."""
+    if reference is None:
+        return {}
     found = read_secret(reference)
-    return ":".join(value_of(found, key, reference) for key in ("client_id", "client_secret"))
+    return {"credential": ":".join(value_of(found, key, reference) for key in ("client_id", "client_secret"))}
 
 
 def _from_file(name: str, example: str) -> str:

@@ -36,7 +36,7 @@ from calve.config.job import Lake
 from calve.errors import ConfigError, Fatal, Retryable
 from calve.names import TableName
 from calve.outputs.job_status import TableState
-from calve.secrets import oauth_client
+from calve.secrets import catalog_credential
 from calve.table.position import Ledger, Position
 from calve.table.protocol import Commit, nearest_position
 from calve.table.summary import LEDGER, POSITION_TAG, STATE, TOPIC, has_ledger, ledger_of, metrics_of
@@ -151,9 +151,7 @@ def open_catalog(lake: Lake) -> Catalog:
     if lake.catalog is None:
         endpoint = {"glue.endpoint": lake.endpoint} if lake.endpoint else {}
         return GlueCatalog("lake", **properties, **endpoint, warehouse=lake.warehouse)
-    properties |= lake.catalog.properties
-    if lake.secret:
-        properties["credential"] = oauth_client(lake.secret)
+    properties |= lake.catalog.properties | catalog_credential(lake.secret)
     with aws_errors(f"the catalog {lake.catalog.uri}"):
         return RestCatalog("lake", **properties)
 

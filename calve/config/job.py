@@ -127,6 +127,10 @@ class S3Tables:
     region: str
 
     @property
+    def secret(self) -> None:
+        """It has none."""
+
+    @property
     def properties(self) -> dict[str, str]:
         """Its properties in Iceberg's libraries. The caller's AWS credentials sign each request."""
         return {
@@ -165,7 +169,7 @@ class Lake:
     @property
     def secret(self) -> str | None:
         """The reference to the credentials of the catalog."""
-        return self.catalog.secret if isinstance(self.catalog, RestCatalog) else None
+        return self.catalog.secret if self.catalog else None
 
     @property
     def service(self) -> Service:

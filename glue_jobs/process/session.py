@@ -22,7 +22,7 @@ from calve.config.job import Job, Lake
 from calve.config.spark_conf import CATALOG, spark_conf
 from calve.errors import CalveError, ConfigError
 from calve.log import event
-from calve.secrets import oauth_client
+from calve.secrets import catalog_credential
 from glue_jobs.process import faults
 from glue_jobs.process.java import java_class
 
@@ -57,9 +57,10 @@ def run_script(read: Callable[[], tuple[Job, argparse.Namespace]], work: Work) -
 
 def credential(lake: Lake) -> dict[str, str]:
     """The setting of a REST catalog's credential. Raises ConfigError, Retryable: as `read_secret`."""
-    if lake.secret is None:
-        return {}
-    return {f"spark.sql.catalog.{CATALOG}.credential": oauth_client(lake.secret)}
+    return {
+        f"spark.sql.catalog.{CATALOG}.{name}": value
+        for name, value in catalog_credential(lake.secret).items()
+    }
 
 
 def spark_session(job: Job) -> SparkSession:

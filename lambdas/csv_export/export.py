@@ -9,14 +9,14 @@ import json
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
-from typing import Self
+from typing import Self, cast
 from zoneinfo import ZoneInfo
 
 from pyiceberg.table import Table
 
-from calve.config.job import RestCatalog, S3Tables
+from calve.config.job import Catalog
 from calve.config.publishing import Export
-from calve.secrets import oauth_client
+from calve.secrets import catalog_credential
 from calve.stored import from_plain
 from calve.table.protocol import Commit, complete_until
 from lambdas.csv_export.delivery import Delivery, Folder, Lake, Outcome
@@ -49,12 +49,8 @@ class Environment:
         if self.catalog is None:
             glue = {"glue.endpoint": self.aws_endpoint_url} if self.aws_endpoint_url else {}
             return properties | {"type": "glue", "glue.region": self.aws_region} | glue
-        raw = json.loads(self.catalog)
-        if "bucket_arn" in raw:
-            return properties | {"type": "rest"} | from_plain(S3Tables, raw).properties
-        catalog = from_plain(RestCatalog, raw)
-        credential = {"credential": oauth_client(catalog.secret)} if catalog.secret else {}
-        return properties | {"type": "rest"} | catalog.properties | credential
+        catalog = from_plain(cast("type[Catalog]", Catalog), json.loads(self.catalog))
+        return properties | {"type": "rest"} | catalog.properties | catalog_credential(catalog.secret)
 
 
 ASK_AGAIN = timedelta(minutes=5)

@@ -13,7 +13,7 @@ from typing import Any
 from aws_cdk import Acknowledgment, Aws, Stack, Validations, aws_iam
 from constructs import Construct
 
-from calve.config.job import Catalog, RestCatalog, S3Tables
+from calve.config.job import Catalog, S3Tables
 from calve.config.maintenance import ORPHANS_NOTE
 from calve.outputs.announcement import SOURCE
 from calve.outputs.job_status import FOLDER
@@ -241,11 +241,7 @@ class Lake:
 
     def secret(self) -> list[Statement]:
         """Read the credentials of a REST catalog."""
-        found = (
-            secret_arn(self.catalog.secret)
-            if isinstance(self.catalog, RestCatalog) and self.catalog.secret
-            else None
-        )
+        found = secret_arn(self.catalog.secret) if self.catalog and self.catalog.secret else None
         return [allow(["secretsmanager:GetSecretValue"], [found])] if found else []
 
     def key(self, *actions: str, through_s3: bool = False) -> list[Statement]:

@@ -47,6 +47,14 @@ def objects(home: Engine, prefix: str) -> list[str]:
     return [str(each.location()) for each in elements(home.lake.io.listPrefix(prefix))]
 
 
+def of_many_files(home: Engine) -> str:
+    """A table of as many files as rows."""
+    topic = home.topic(partitions=1)
+    for _ in range(MANY_FILES):
+        home.ingest(topic, 1)
+    return topic
+
+
 @pytest.fixture(scope="module")
 def rest(engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Engine, OAuthGate]]:
     with rest_home(engine, tmp_path_factory.mktemp("rest")) as found:
@@ -173,9 +181,7 @@ def test_an_export_reads_a_table_of_a_rest_catalog(rest: tuple[Engine, OAuthGate
 @pytest.mark.long
 def test_the_job_maintains_tables_of_a_rest_catalog(rest: tuple[Engine, OAuthGate]) -> None:
     home, _ = rest
-    topic = home.topic(partitions=1)
-    for _ in range(MANY_FILES):
-        home.ingest(topic, 1)
+    topic = of_many_files(home)
     assert run(TableLoop(home.target(topic), threading.Event(), drain=True)) == "running"
     assert home.table(topic).total("data-files") < MANY_FILES
     job = home.job(Table(topic, topic, maintenance=FEW))
@@ -192,9 +198,7 @@ def test_the_job_maintains_tables_of_a_rest_catalog(rest: tuple[Engine, OAuthGat
 def test_s3_tables_compacts_and_deletes_files_itself(s3_tables: tuple[Engine, S3TablesGate]) -> None:
     """calve expires snapshots, since it keeps digests and the position. It deletes no file of the table."""
     home, gate = s3_tables
-    topic = home.topic(partitions=1)
-    for _ in range(MANY_FILES):
-        home.ingest(topic, 1)
+    topic = of_many_files(home)
     settings = Table(topic, topic, maintenance=FEW)
     maintaining = Maintaining(home.lake, threading.Event(), only="compact")
     assert maintaining.all(home.job(settings)) == [f"{DATABASE}.{topic}"]
