@@ -72,7 +72,7 @@ CONTENTS = {
         "produce": "cli.run.stack",
         "run-job": "cli.run.jobs",
         "ingest": "cli.run.jobs",
-        "mail": "cli.run.mail",
+        "mail": "cli.run.stack",
     },
     "Build": {
         "init": "cli.project.init",
@@ -80,7 +80,7 @@ CONTENTS = {
         "plan": "cli.project.plan.command",
         "deploy": "cli.run.deploy",
         "destroy": "cli.run.deploy",
-        "synth": "cli.run.synth",
+        "synth": "cli.run.deploy",
         "preview": "cli.project.preview",
         "cost": "cli.look.cost.command",
     },

@@ -24,9 +24,8 @@ from cli.embedded.processes import termination_as_exit
 from cli.embedded.stack import current
 from cli.kafka import Cluster
 from cli.prove import checks, watching
-from cli.prove.remains import nothing_left
 from cli.prove.report import Check, Evidence, Price, counted, judge, masked, page, price, spent
-from cli.prove.scene import Note, Scene, configuration, folder_of, forget, held, left, new_name
+from cli.prove.scene import Note, Scene, configuration, folder_of, forget, held, left, new_name, nothing_left
 
 HOURS = 1.5
 """A deploy and a destroy of 15 minutes each, waits for alarms and metrics, and some room."""

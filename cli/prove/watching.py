@@ -18,7 +18,7 @@ from cli.embedded import aws
 from cli.exports import Exports
 from cli.prove.report import NotCheckedError
 from cli.prove.scene import EXPORT, TRADES, Scene
-from cli.run.mail import LINK, lines_behind, request
+from cli.run.stack import LINK, lines_behind, request
 
 JOB = "main"
 NOT_OF_THE_JOB = (metrics.TOPICS_NOT_KEPT, metrics.EXPECTATIONS_MISSED, metrics.MAINTENANCE_FAILED)

@@ -6,9 +6,11 @@ becomes a tombstone (ADR 69).
 
 from __future__ import annotations
 
-from collections.abc import Iterable
-from typing import TYPE_CHECKING, cast
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any, cast
 
+import numpy as np
+import pyarrow as pa
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -17,27 +19,27 @@ from pyspark.sql.avro.functions import to_avro
 from calve.config.job import PartName
 from calve.config.publishing import Emit
 from calve.config.steps import Mask
-from calve.errors import Retryable, topic_forbidden
+from calve.errors import Retryable, Suspended, topic_forbidden
 from calve.log import event
 from calve.names import RECORD_KEY, SYSTEM_COLUMN, quote
 from calve.outputs.emitting import HEADERS, Emitted, avro_schema, json_schema, left
 from calve.registry.confluent import ConfluentRegistry
 from calve.rounds.column_rules import require_emit_key, require_guid
 from calve.schema.columns import CHANGE, Json, struct
-from calve.schema.evolution import data_columns
+from calve.schema.evolution import column_at, data_columns
 from calve.schema.wire import GUID_MAGIC, GUID_SIZE
 from calve.schema.wire import HEADERS as SCHEMA_HEADERS
 from calve.table.position import Position
 from calve.table.summary import EMITTED, ROUND, ledger_of
 from glue_jobs.columns.expressions import at
+from glue_jobs.iceberg.delete_files import LiveFile, deleted_by
 from glue_jobs.iceberg.staging import added_rows
-from glue_jobs.outputs.deleted_keys import assembled, deleted_keys, may_delete
+from glue_jobs.iceberg.storage import Storage, failures
+from glue_jobs.index.data_files import KeyColumns, read_values
+from glue_jobs.index.table_index import hashed
 from glue_jobs.process import faults
 from glue_jobs.process.java import java_class, java_classes
 from glue_jobs.table.open_table import OpenTable
-
-if TYPE_CHECKING:
-    import pyarrow as pa
 
 ROUND_HEADER = "calve-round"
 Header = tuple[str, Column]
@@ -161,3 +163,62 @@ def _encoded(table: OpenTable, settings: Emit, columns: Json, part: PartName) ->
         return F.concat(F.lit(bytearray(registry.wire.frame(schema_id))), body), []
     guid = require_guid(registry.by_id(schema_id))
     return body, [(SCHEMA_HEADERS[part], F.lit(bytearray(GUID_MAGIC + guid.to_bytes(GUID_SIZE, "big"))))]
+
+
+PARQUET = "PARQUET"
+
+
+def may_delete(table: OpenTable) -> bool:
+    """Whether a round may delete a row without adding another one of its key."""
+    mode = table.mode
+    if not mode.replaces_rows or mode.groups_rows:
+        return False
+    return mode.deletes or mode.reads_changes or (mode.drops and bool(table.row_plan.chain.steps))
+
+
+def deleted_keys(table: OpenTable, snapshot_id: int) -> pa.Table | None:
+    """The columns of the key (those of the mode, by path) of rows that a commit deleted, each key once; None: there are none.
+
+    Without keys that main has now: a row of the commit, or of a later one, replaces the deleted one.
+    Raises Suspended: `snapshot_lost`: it has expired. `emit_unusable`: another tool wrote a data file again, in another format.
+    """
+    main, mode = table.main, table.mode
+    snapshot = main.java.snapshot(snapshot_id)
+    if snapshot is None:
+        raise Suspended("snapshot_lost", f"snapshot {snapshot_id} of table {main.name} has expired")
+    spark = main.lake.spark
+    storage = Storage.of(spark)
+    with failures():
+        positions = deleted_by(main, snapshot, storage)
+    if not positions:
+        return None
+    columns = KeyColumns.of(main.schema, mode.key, None)
+    files = [LiveFile(-1, path, PARQUET, len(found), 0, ()) for path, found in positions.items()]
+    parts: dict[str, pa.Table] = {}
+    if columns is not None:
+        parts, _ = read_values(spark.sparkContext, columns, files, positions, storage)
+    if len(parts) < len(files):
+        why = f"the keys of rows that snapshot {snapshot_id} of table {main.name} deleted cannot be read"
+        raise Suspended(
+            "emit_unusable", why, fix="remove `emit`, or let no other tool write the table's files again"
+        )
+    found = pa.concat_tables(parts.values()).rename_columns(list(mode.key)).combine_chunks()
+    keys = hashed(found)
+    _, first = np.unique(np.column_stack(keys), axis=0, return_index=True)
+    gone = ~table.index.holds(main, keys.take(first), mode.key)
+    return found.take(pa.array(first[gone])) if gone.any() else None
+
+
+def assembled(columns: Json, names: Sequence[str], keys: pa.Table) -> pa.Table:
+    """The columns of these names, of a table of the key's columns by path: structs of its fields, and plain columns."""
+
+    def of(kind: Any, path: str) -> pa.Array:
+        if not isinstance(kind, Mapping):
+            return keys.column(path).combine_chunks()
+        fields = [each["name"] for each in kind["fields"]]
+        return pa.StructArray.from_arrays(
+            [of(each["type"], f"{path}.{each['name']}") for each in kind["fields"]], fields
+        )
+
+    found = {name: column_at(columns, name) for name in names}
+    return pa.table({name: of(each["type"], name) for name, each in found.items() if each})

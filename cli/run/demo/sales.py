@@ -29,7 +29,7 @@ from cli.embedded.layout import CHECKOUT, Layout
 from cli.embedded.stack import Stack
 from cli.kafka import Cluster
 from cli.run.demo.checks import PYICEBERG, Count, ingested, opened, proof, unproved, verified
-from cli.run.mail import LINK, kept, lines_behind
+from cli.run.stack import LINK, kept, lines_behind
 from lambdas.csv_export.window import previous
 
 PATIENCE_S = 60

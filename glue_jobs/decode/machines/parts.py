@@ -23,7 +23,7 @@ from glue_jobs.columns.kernels import BYTES, LONGS, PLACES, PLACES_OUT, kernel
 from glue_jobs.columns.texts import NOTHING, Longs, texts
 from glue_jobs.decode.machines.avro_reader import Reader
 from glue_jobs.decode.machines.json_reader import JsonReader, LenientReader
-from glue_jobs.decode.protobuf.reader import Messages
+from glue_jobs.decode.protobuf.layout import Messages
 
 
 class PlainReader:

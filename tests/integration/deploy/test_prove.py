@@ -17,8 +17,7 @@ from cli.embedded.cdk import App
 from cli.embedded.stack import Stack
 from cli.main import app as calve
 from cli.prove import checks, command, watching
-from cli.prove.remains import KINDS
-from cli.prove.scene import PREFIX, Scene, left
+from cli.prove.scene import KINDS, PREFIX, Scene, left
 from tests.integration.support.engine import until
 
 STATES = ("proved", "failed", "not checked")
