@@ -82,6 +82,7 @@ CONTENTS = {
         "destroy": "cli.run.deploy",
         "synth": "cli.run.deploy",
         "preview": "cli.project.preview",
+        "capture": "cli.project.capture.command",
         "cost": "cli.look.cost.command",
     },
     "Look": {

@@ -77,7 +77,7 @@ def local_session(job: Job) -> SparkSession:
     from glue_jobs.process.session import spark_session
 
     root = project_root()
-    os.environ.update(spark_environment(current(root), memory="1g", quick=True))
+    os.environ.update(spark_environment(current(root), memory="1g", quick=True) | _here(root))
     spark = _started(lambda: spark_session(job))
     for name, value in INTERPRETED.items():
         spark.conf.set(name, value)
@@ -89,15 +89,18 @@ def bare_session() -> Iterator[SparkSession]:
     """A session of Spark SQL only in this process, without the JVM's output."""
     from pyspark.sql import SparkSession
 
-    root = project_root()
-    java = {"JAVA_HOME": str(find_java(Layout(root)).home), "SPARK_LOCAL_IP": HOST}
-    os.environ.update(spark_environment(None, memory="1g", quick=True, jars=()) | java)
+    os.environ.update(spark_environment(None, memory="1g", quick=True, jars=()) | _here(project_root()))
     quiet = SparkSession.builder.config("spark.ui.enabled", "false")
     spark = _started(quiet.config("spark.ui.showConsoleProgress", "false").getOrCreate)
     try:
         yield spark
     finally:
         spark.stop()
+
+
+def _here(root: Path) -> dict[str, str]:
+    """What a session needs without the embedded stack, on a machine with any name."""
+    return {"JAVA_HOME": str(find_java(Layout(root)).home), "SPARK_LOCAL_IP": HOST}
 
 
 def _started(start: Callable[[], SparkSession]) -> SparkSession:

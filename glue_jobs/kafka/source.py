@@ -12,6 +12,7 @@ import pyarrow as pa
 from pyspark import Accumulator
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import types as T
+from pyspark.sql.pandas.types import to_arrow_schema
 
 from calve.names import quote
 from calve.schema.columns import MOST_MILLIS, UNDELIVERED
@@ -92,19 +93,22 @@ def read(
     return _named(map_in_arrow(frame, task, columns), topic)
 
 
-def read_few(
-    spark: SparkSession, settings: Settings, topic: str, topic_id: str, start: Offsets, to: Offsets
-) -> DataFrame:
-    """As `read`, but this process fetches the records, once. For a few records, a worker takes longer to start than to read.
+def fetch_few(settings: Settings, topic: str, topic_id: str, start: Offsets, to: Offsets) -> pa.Table:
+    """The records of `read`, fetched by this process. For a few, a worker takes longer to start than to read.
 
-    Raises: as `fetch`.
+    Columns: those of `SCHEMA`. Raises: as `fetch`.
     """
     found = [
         _batch(each)
         for ranges in planned(start, to, 1)
         for each in fetch(settings, topic, topic_id, ranges, CHUNK_BYTES)
     ]
-    return _named(spark.createDataFrame(pa.Table.from_batches(found) if found else [], SCHEMA), topic)
+    return pa.Table.from_batches(found) if found else to_arrow_schema(SCHEMA).empty_table()
+
+
+def frame_of(spark: SparkSession, found: pa.Table, topic: str) -> DataFrame:
+    """The records of `fetch_few` with the columns of `read`."""
+    return _named(spark.createDataFrame(found if len(found) else [], SCHEMA), topic)
 
 
 def _named(found: DataFrame, topic: str) -> DataFrame:

@@ -6,6 +6,8 @@ import importlib.util
 import json
 import secrets
 import shutil
+import subprocess
+import sys
 import threading
 import uuid
 from contextlib import closing
@@ -25,13 +27,15 @@ from calve.names import TableName
 from calve.schema.wire import HEADERS
 from calve.settings import load
 from calve.settings.resolving import StackDefaults
-from cli.config import load_jobs
+from cli.config import Where, load_jobs
 from cli.console import Console
 from cli.embedded import aws
 from cli.embedded.cdk import App
 from cli.lake import open_catalog
 from cli.main import app
 from cli.progress import LineProgress
+from cli.project.capture.folder import Capture
+from cli.project.preview import replayable, replayed
 from cli.run.datagen.plan import Plan
 from cli.run.datagen.produce import Target, produce
 from cli.run.jobs import run_deployed
@@ -441,3 +445,39 @@ def test_header_schema_ids(engine: Engine, tmp_path: Path) -> None:
 def plain(row: Row) -> list[Any]:
     """A row's values; moments are those of Python in UTC."""
     return [each.astimezone(UTC) if isinstance(each, datetime) else each for each in row]
+
+
+def test_a_capture_as_it_is_in_a_repository(engine: Engine) -> None:
+    """Before the fix, and after it, without Kafka and registry."""
+    found = Capture.read(EXAMPLES / "capture" / "commas")
+    for env, fate in ((None, "step_failed"), ("fixed", "1 row")):
+        job, table = replayable(Where(EXAMPLES / "capture" / "calve.yaml", env), "orders", "orders")
+        assert set(replayed(engine.spark, job, table, found).fates.values()) == {fate}
+
+
+@pytest.mark.long
+def test_capture(engine: Engine, tmp_path: Path) -> None:
+    """The commands of its README, but for the topic and the folder."""
+    topic, here = f"orders_{uuid.uuid4().hex[:8]}", EXAMPLES / "capture"
+    for each in here.glob("*.*"):
+        shutil.copy(each, tmp_path)
+    file = tmp_path / "calve.yaml"
+    file.write_text(file.read_text().replace("topic: orders", f"topic: {topic}"))
+    engine.create(topic, partitions=1)
+    for line in (here / "orders.jsonl").read_bytes().splitlines():
+        engine.send(topic, line)
+    engine.flush()
+
+    def calve(*words: str) -> Any:
+        command = [sys.executable, "-m", "cli.main", *words, "--config", str(file), "--output", "json"]
+        done = subprocess.run(command, cwd=engine.stack.root, stdout=subprocess.PIPE, check=True)
+        return json.loads(done.stdout)
+
+    late = str(tmp_path / "late")
+    assert calve("preview", "orders")["rows"] == 2
+    assert calve("capture", "orders", "--offsets", "0:1-2", "--into", late)["fates"] == ["step_failed"] * 2
+    assert "Noether" not in (tmp_path / "late" / "records.jsonl").read_text()
+    file.write_text(file.read_text() + "kafka: {bootstrap_servers: 'nowhere:9092'}\n")
+    made = calve("preview", "orders", "--capture", late, "--env", "fixed")
+    assert (made["rows"], made["refused"]) == (2, [])
+    assert [each["now"] for each in made["changed"]] == ["1 row", "1 row"]

@@ -8,7 +8,7 @@ import sys
 
 from cli.main import CONTENTS, EXTRAS
 
-NEEDS_SPARK = {"cli.project.preview"}
+NEEDS_SPARK = {"cli.project.preview", "cli.project.capture.command"}
 WITHOUT = f"""
 import sys
 class Absent:

@@ -1,0 +1,1 @@
+"""`calve capture`: records of a topic with their schemas, masked, as a folder that a test replays."""
