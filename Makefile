@@ -1,6 +1,6 @@
 # Needs Python 3.11-3.13 and make; everything else is downloaded into .venv/ and .calve/.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-full test-snowflake check structure bench up down lock clean
+.PHONY: help setup demo test test-full test-snowflake check structure words bench up down lock clean
 
 PYTHON ?= $(firstword $(foreach p,python3 python3.13 python3.12 python3.11,$(shell $(p) -c $(supported) >/dev/null 2>&1 && echo $(p))))
 supported := 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))'
@@ -68,6 +68,9 @@ check: $(READY) ## Style, types, layers and unit tests
 
 structure: $(READY) ## Files, lines, largest folder, floors of imports and circles, by package
 	@$(BIN)/python -m tests.structure
+
+words: $(READY) ## Sentences of pages, help and messages that are long, or use words of a dialect
+	@$(BIN)/python -m tests.plain_english
 
 bench: $(READY) ## Measure calve beside its peers (QUICK=1: calve, Spark and the limit on one workload; FULL=1, SYSTEM=connect, WORKLOAD=trades)
 	$(BIN)/python -m bench --size $(if $(FULL),full,$(if $(QUICK),quick,default)) \

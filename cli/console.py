@@ -42,7 +42,7 @@ class Output(StrEnum):
 
 
 OutputOption = Annotated[
-    Output, typer.Option("--output", "-o", help="What to write on stdout.", rich_help_panel=COMMON)
+    Output, typer.Option("--output", "-o", help="The form of the output on stdout.", rich_help_panel=COMMON)
 ]
 
 SystemOption = Annotated[

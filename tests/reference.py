@@ -19,7 +19,7 @@ HEAD = """\
 
 `calve COMMAND --help` says the same on a terminal.
 
-Exit codes: 0 done, 1 failed or found at fault, 2 misused: a wrong option, or a configuration that is of no use. On a terminal
+Exit codes: 0 done, 1 failed or found at fault, 2 misused: a wrong option, or an invalid configuration. On a terminal
 there are tables and bars, elsewhere one line per fact; with `--output json` one JSON document on stdout, and all else on stderr.
 """
 COMMON_OPTIONS = """\

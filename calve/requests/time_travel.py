@@ -84,8 +84,8 @@ def journey(ancestors: Sequence[Commit], snapshot: int) -> Journey:
     rest = ancestors[len(left) :]
     if not rest:
         raise CalveError(
-            f"snapshot {snapshot} is not in the history of the table as it is now: it has expired, was left behind by an "
-            "earlier rollback, or never was",
+            f"snapshot {snapshot} is not in the history of the table now. It has expired, an earlier rollback left it behind, "
+            "or it never was",
             fix="choose one of those that `calve rollback` lists without --to",
         )
     position = nearest_position(rest)

@@ -137,8 +137,8 @@ def check_rejects(
         raise Suspended(
             "record_rejected",
             f"{read.rejects:,} of {read.records:,} records cannot be rows: {describe(table.topic, found(), misfit)}",
-            fix=f"correct their source (a schema that is missing may be registered), or set on_error for table {table.name}:"
-            " dead_letter keeps such records beside the table, skip leaves them out; then start the job again",
+            fix=f"correct their source (register a missing schema), or set on_error for table {table.name}."
+            " dead_letter keeps such records beside the table, skip leaves them out. Then start the job again",
         )
     budget = table.dead_letter_budget
     if budget == Budget() and not expired:

@@ -160,7 +160,7 @@ def _topics(name: str, table: Entry, start: Any) -> Iterator[Problem]:
             yield Problem(("topic",), "is missing", "add `topic:`")
         if "{" in name and naming_problem(name) is None:
             reason = "names the tables of many topics, and the entry has no `topics`"
-            yield Problem((), reason, "give it a plain name, or use `topics` in the place of `topic`")
+            yield Problem((), reason, "give it a plain name, or use `topics` instead of `topic`")
         return
     if isinstance(topics, str) and expression_problem(topics) is None:
         groups = re.compile(topics).groups

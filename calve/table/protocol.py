@@ -189,8 +189,8 @@ def begin(
         raise Suspended(
             "cluster_changed",
             f"the table was moved to {position.newest}, a copy of topic {topic.name} on this cluster ({topic.key})",
-            fix="point kafka.bootstrap_servers to the cluster that the table was moved to, or roll the table back to a"
-            " snapshot from before the move: calve rollback",
+            fix="let kafka.bootstrap_servers name the cluster of the move, or roll the table back to a snapshot from before"
+            " it: calve rollback",
         )
     known = position.of(topic.key)
     reason = None

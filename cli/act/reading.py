@@ -165,7 +165,7 @@ def rollback(
 ) -> None:
     """Have the job take a table back to an earlier snapshot, and read again what the table had read since.
 
-    What is read again becomes what calve.yaml and the registry make of it now. Pause the table first to change those in between.
+    The calve.yaml and the registry of now decide on the rows of these records. Pause the table first to change those in between.
     Ctrl-C ends the waiting, not the rollback.
 
     Examples:

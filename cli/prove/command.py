@@ -50,13 +50,13 @@ CHECKS: dict[str, Check] = {
 DEPLOYED, DESTROYED = "deploy", "nothing is left"
 
 KafkaOption = Annotated[
-    str | None, typer.Option(help="Brokers without a login, in the place of `kafka` of calve.yaml.")
+    str | None, typer.Option(help="Brokers without a login, instead of `kafka` of calve.yaml.")
 ]
 RegistryOption = Annotated[
-    str | None, typer.Option(help="URL of the schema registry, in the place of `registry` of calve.yaml.")
+    str | None, typer.Option(help="URL of the schema registry, instead of `registry` of calve.yaml.")
 ]
 MailOption = Annotated[
-    str, typer.Option(help="Who gets the export's mail, and first a mail to confirm that.")
+    str, typer.Option(help="The address for the export's mail, and first for a mail to confirm that.")
 ]
 ReportOption = Annotated[
     Path | None,

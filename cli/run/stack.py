@@ -39,8 +39,8 @@ ENDPOINTS = (
 def up(*, output: OutputOption = Output.text) -> None:
     """Start the embedded stack, or reuse the one that runs.
 
-    A real Kafka broker, a schema registry and an AWS emulator, on free ports of 127.0.0.1. What is missing is
-    downloaded first, once. The stack outlives this command; `calve down` stops it.
+    A real Kafka broker, a schema registry and an AWS emulator, on free ports of 127.0.0.1. It downloads the missing
+    parts first, once. The stack outlives this command; `calve down` stops it.
 
     Example:
       calve up

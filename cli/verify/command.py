@@ -54,7 +54,7 @@ def verify(
     """Prove that a table is what its topic says.
 
     No gap, no duplicate, ledgers balanced, contents equal. Reads the topic and the table again, both without Spark. Exits
-    with 1 where anything is wrong or could not be proved, with 3 where this command itself has a fault: the table was not
+    with 1 if anything is wrong or could not be proved. Exits with 3 if this command itself has a fault: the table was not
     checked then. With `--without-kafka` it proves that the rows are those that each round added, also when the topic is gone.
 
     Example:

@@ -142,7 +142,7 @@ class Chain:
                 raise Suspended(
                     "key_unusable",
                     f"{path} is hashed, and its hashes change with the masking key: they cannot identify rows",
-                    fix="add `masking_key: ID` to the step `mask`, the id of a key in its secret, and name the column in"
+                    fix="add `masking_key: ID` to the step `mask`, the id of a key in its secret. Name the column in"
                     " `fields`; `key: keep` leaves _kafka.key as it is",
                 )
 

@@ -185,8 +185,8 @@ def _require_bounded(expression: Any) -> None:
     name, arguments = name_of(expression), list(elements(expression.children()))
     if not all(each.foldable() for at, each in enumerate(arguments) if at in CONSTANT.get(name, ())):
         raise unusable(
-            f"{expression.prettyName()}: how much it makes, and by which pattern or format, must be a constant of the query; "
-            "a value of a record could use all memory or time"
+            f"{expression.prettyName()}: the size, pattern or format of its result must be a constant of the query. "
+            "A value of a record could use all memory or time"
         )
     if name in TO_MOMENT and len(arguments) == 1:
         _require_absolute(arguments[0], str(expression.dataType().json()))

@@ -114,8 +114,8 @@ class Failure:
 SUBJECT_LENGTH = 99  # SNS: ASCII, fewer than 100 characters, one line
 FINAL = "There is no file: the export failed. It is not tried again by itself."
 NOT_FINAL = (
-    "There is no file yet: the export failed. If it was started by its schedule, it is tried twice more within minutes; "
-    "a file that comes of it has a mail of its own."
+    "There is no file yet: the export failed. If it was started by its schedule, it is tried twice more within minutes. "
+    "A file has a mail of its own then."
 )
 CONSOLE, CONSOLES = (
     "console.aws.amazon.com",

@@ -49,7 +49,7 @@ def of_starts(board: Board, group: aws_scheduler.CfnScheduleGroup, control: JobC
     """Starts of scheduled jobs, the watchdog's delayed checks, and the functions behind them."""
     not_called = "A schedule could not call the function that starts jobs."
     not_started = "A start of a job failed: a run was still going, or Glue refused."
-    not_restarted = "The function that restarts jobs failed: one may stand still."
+    not_restarted = "The function that restarts jobs failed: one may be stopped."
     board.dropped("job-not-started", group, not_called)
     board.errors("start-errors", control.start, not_started)
     if control.watchdog:

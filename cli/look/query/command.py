@@ -43,7 +43,7 @@ LimitOption = Annotated[
     typer.Option("--limit", "-n", min=1, help=f"Rows to write; as text {SHOWN}, else all of them."),
 ]
 FormatOption = Annotated[
-    Format, typer.Option("--output", "-o", help="What to write on stdout.", rich_help_panel=COMMON)
+    Format, typer.Option("--output", "-o", help="The form of the output on stdout.", rich_help_panel=COMMON)
 ]
 
 
@@ -62,8 +62,8 @@ def query(
     DATABASE.TABLE are found, too. A table as of some time: from TABLE at (version => SNAPSHOT_ID), or at (timestamp =>
     '2026-01-01 00:00:00+00').
 
-    On a terminal, rows that are wider than it are shown as blocks of lines, times in this machine's time zone, and the column
-    _kafka only where the query names it, or with --system. CSV and JSON have all columns as they are.
+    On a terminal, wide rows are blocks of lines, and times are in this machine's time zone. The column _kafka is there only if
+    the query names it, or with --system. CSV and JSON have all columns as they are.
 
     Examples:
       calve query "select symbol, count(*) from stock_trades group by all order by all"

@@ -74,16 +74,15 @@ def plan(
 
     The cost of a month, before and after, is below the changes.
 
-    + is new, ~ is changed, - is deployed and no longer configured; what is the same is counted. ! is a consequence that breaks
-    something for those who use what is deployed, ? a field that somebody should decide on. Below a table stands the engine that
-    makes its rows, and why not the columnar one. Code is not compared: a deploy always brings that of this folder.
+    + is new, ~ is changed, - is deployed and no longer configured; equal parts are counted. The mark ! is a consequence that
+    breaks something for users of the deployment, ? a field that you should decide on. Below a table is the engine that makes its
+    rows, and why not the columnar one. Code is not compared: a deploy always brings that of this folder.
 
-    Below the changes stands each problem with its line in calve.yaml and its fix: a topic that does not exist or that
-    the job would refuse, a column that the schemas do not have, a schema that no table can hold, steps that cannot be run, or a
-    change that would suspend a table.
+    Below the changes is each problem with its line in calve.yaml and its fix. The topic may not exist, or the job would refuse
+    it. The schemas may lack a column, or no table can hold them. A step may not run, or a change would suspend a table.
 
-    Exits with 0 when all of it can work, with 1 when something cannot work or a system does not answer, with 2 when
-    the configuration is invalid.
+    Exits with 0 when all of it can work, and with 2 when the configuration is invalid. Exits with 1 when something cannot work or
+    a system does not answer.
 
     With --table and --schema: what registering the schema would change in the table, or why the table refuses it, by path and
     rule. The exit code is then 0 or 1.

@@ -101,7 +101,7 @@ def test_suspend_stops_at_the_first_reject() -> None:
     error = refusal(replace(TABLE, on_error="suspend"), [], 1_000_000, 7)
     assert error.code == "record_rejected"
     assert error.message.startswith("7 of 1,000,000 records cannot be rows: 4 incompatible_schema, 2 unknown")
-    assert "set on_error for table trades: dead_letter" in str(error.fix)
+    assert "set on_error for table trades. dead_letter" in str(error.fix)
 
 
 @pytest.mark.parametrize("policy", ["dead_letter", "skip"])

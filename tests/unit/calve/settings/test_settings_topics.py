@@ -56,7 +56,7 @@ def test_every_problem_is_named_at_once(tmp_path: Path) -> None:
         " Declare it, beside the entry with `topics`: `NAME: {topic: TOPIC}`",
         "tables.none.topic is missing. Add `topic:`",
         'tables."x_{1}" names the tables of many topics, and the entry has no `topics`.'
-        " Give it a plain name, or use `topics` in the place of `topic`",
+        " Give it a plain name, or use `topics` instead of `topic`",
         'tables.plain "plain" names no tables: use a-z, 0-9, _ and at least one of {topic}, {1}, {2}.'
         " `{topic}` stands for the topic, `{1}` for the first group",
         'tables."both_{topic}".topics cannot be used together with `topic`. Remove one of the two',
