@@ -1,6 +1,6 @@
 # Needs Python 3.11-3.13 and make; everything else is downloaded into .venv/ and .calve/.
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-full test-snowflake check structure words bench up down lock clean
+.PHONY: help setup demo test test-full test-snowflake check structure words docs bench up down lock clean
 
 PYTHON ?= $(firstword $(foreach p,python3 python3.13 python3.12 python3.11,$(shell $(p) -c $(supported) >/dev/null 2>&1 && echo $(p))))
 supported := 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))'
@@ -72,6 +72,9 @@ structure: $(READY) ## Files, lines, largest folder, floors of imports and circl
 words: $(READY) ## Sentences of pages, help and messages that are long, or use words of a dialect
 	@$(BIN)/python -m tests.plain_english
 
+docs: $(READY) ## The pages as a site with search, in .calve/site
+	@$(BIN)/python docs/site/build.py
+
 bench: $(READY) ## Measure calve beside its peers (QUICK=1: calve, Spark and the limit on one workload; FULL=1, SYSTEM=connect, WORKLOAD=trades)
 	$(BIN)/python -m bench --size $(if $(FULL),full,$(if $(QUICK),quick,default)) \
 	  $(if $(SYSTEM),--system $(SYSTEM)) $(if $(WORKLOAD),--workload $(WORKLOAD))
@@ -87,6 +90,7 @@ lock: ## Write the requirements anew from pyproject.toml, those of the functions
 	echo setuptools | $(UV_COMPILE) - -o requirements-build.txt
 	printf "ministack==1.5.33\nboto3\n" | $(UV_COMPILE) - -o cli/embedded/ministack.txt
 	$(UV_COMPILE) --no-deps glue_jobs/engines/columnar/requirements.in -o glue_jobs/engines/columnar/requirements.txt
+	$(UV_COMPILE) docs/site/requirements.in -o docs/site/requirements.txt
 	for each in lambdas/*/requirements.in; do $(UV_COMPILE) $$each -o $${each%.in}.txt || exit 1; done
 
 clean: ## Stop the embedded stack and remove everything that was downloaded or made
