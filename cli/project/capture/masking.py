@@ -54,6 +54,12 @@ class Masking:
     secret: bytes = field(default_factory=lambda: os.urandom(32))
     used: set[Path] = field(default_factory=set)
     _known: dict[tuple[Schema | None, bool], Pseudonyms] = field(default_factory=dict)
+    _schemas: dict[bool, list[Schema]] = field(init=False)
+    """Of values and keys, the newest version last. Asked for once: a registry is asked again for each list of versions."""
+
+    def __post_init__(self) -> None:
+        parts = [each for each in (self.schemas.value, self.schemas.key) if each is not None]
+        self._schemas = {each.is_key: [*each.schemas.foreign, *each.schemas.versions()] for each in parts}
 
     def key(self, data: bytes | None, headers: Headers) -> bytes | None:
         return None if data is None else self._masked(data, self.schemas.key, headers)
@@ -70,7 +76,7 @@ class Masking:
     def _masked(self, data: bytes, part: Part | None, headers: Headers) -> bytes:
         if part is None:
             return self._unknown(data)
-        frame, schema = framed(data, part, headers)
+        frame, schema = self._framed(data, part, headers)
         hide, payload = self._hiding(schema, part), data[len(frame) :]
         if hide.keeps(()):
             return data
@@ -80,6 +86,14 @@ class Masking:
         if inflated is None:
             return frame + hide.raw(payload)
         return frame + zlib.compress(_payload(inflated, schema, part, hide))
+
+    def _framed(self, data: bytes, part: Part, headers: Headers) -> tuple[bytes, Schema | None]:
+        """The bytes before a payload, and the schema that wrote it; None: unknown, or there is no frame."""
+        known = self._schemas[part.is_key]
+        if not part.wire.size:
+            return b"", known[-1]
+        frame, number = _frame(data, part, headers)
+        return frame, next((each for each in known if number in each.ids), None)
 
     def _unknown(self, data: bytes) -> bytes:
         """Bytes without a schema."""
@@ -107,16 +121,6 @@ class Masking:
                 words |= {*_strings(text)}
         is_open = schema is not None and schema.type == INFERRED
         return Pseudonyms(kept, words, None if is_open else names, self.secret, self.used)
-
-
-def framed(data: bytes, part: Part, headers: Headers) -> tuple[bytes, Schema | None]:
-    """The bytes before a payload, and the schema that wrote it; None: unknown, or there is no frame."""
-    schemas = part.schemas
-    if not part.wire.size:
-        return b"", schemas.versions()[-1]
-    frame, number = _frame(data, part, headers)
-    known = [*schemas.listed(), *schemas.versions(), *schemas.foreign]
-    return frame, next((each for each in known if number in each.ids), None)
 
 
 def named(data: bytes | None, part: Part | None, headers: Headers) -> int | None:
