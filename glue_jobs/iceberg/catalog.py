@@ -23,7 +23,6 @@ from calve.table.protocol import Commit
 from calve.table.summary import INITIALISED, NOTED_TAG, RENAMED
 from glue_jobs.iceberg.glue import Glue
 from glue_jobs.process.java import (
-    Packages,
     catalog_settings,
     elements,
     java_cause,
@@ -237,7 +236,7 @@ class Lake:
     def __init__(self, spark: SparkSession, owner: str) -> None:
         self.spark = spark
         self.owner = owner
-        self.jvm = Packages(spark._jvm)
+        self.jvm: Any = spark._jvm
         self.service = spark.conf.get(SERVICE)
         self.glue = Glue(spark) if self.service == "glue" else None
 

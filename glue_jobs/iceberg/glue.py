@@ -12,7 +12,7 @@ from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
 from calve.names import TableName
-from glue_jobs.process.java import Packages, catalog_settings, elements, java_class
+from glue_jobs.process.java import catalog_settings, elements, java_class
 
 CURRENT = "iceberg.field.current"
 LISTED_FROM = 20
@@ -24,7 +24,7 @@ class Glue:
 
     def __init__(self, spark: SparkSession) -> None:
         self._spark = spark
-        self._jvm = Packages(spark._jvm)
+        self._jvm: Any = spark._jvm
         self._made: Any = None
         self._lock = Lock()
         self._earlier_names: dict[tuple[str, int, int], bool] = {}

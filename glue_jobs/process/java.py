@@ -21,17 +21,31 @@ from calve.config.spark_conf import CATALOG
 from calve.errors import CalveError, Fatal
 
 
-class Packages:
-    """The JVM's packages and classes, or those below one package. Each part of a name is requested once."""
+class _Names:
+    """The packages and classes of one Java package. Each is requested once."""
 
     def __init__(self, found: Any) -> None:
         self._found = found
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._found, name)
-        known = Packages(value) if isinstance(value, JavaPackage) else value
+        known = _Names(value) if isinstance(value, JavaPackage) else value
         self.__dict__[name] = known
         return known
+
+
+def remember_names(spark: SparkSession) -> None:
+    """Have the session's JVM view keep the packages and classes that this code, PySpark and py4j use.
+
+    Otherwise py4j requests each part of `jvm.org.apache...` at each use, and the JVM searches all jars for a class `org`:
+    a seventh of the time of small rounds. PySpark converts each exception by 13 such names.
+    """
+    jvm: Any = spark._jvm
+    for name in ("java", "org", "com", "py4j", "scala", "software"):
+        if name not in vars(jvm):
+            vars(jvm)[name] = _Names(getattr(jvm, name))
+    for name in ("PythonUtils", "functions"):
+        vars(jvm)[name] = getattr(jvm, name)
 
 
 def elements(iterable: Any) -> Iterator[Any]:

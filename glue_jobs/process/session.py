@@ -24,7 +24,7 @@ from calve.errors import CalveError, ConfigError
 from calve.log import event
 from calve.secrets import catalog_credential
 from glue_jobs.process import faults
-from glue_jobs.process.java import java_class
+from glue_jobs.process.java import java_class, remember_names
 
 VALUE_LOGGERS = ("SQLQueryContextLogger", "DataFrameQueryContextLogger")
 """PySpark loggers that print values of records when an expression fails, even if the error is handled."""
@@ -79,6 +79,7 @@ def spark_session(job: Job) -> SparkSession:
         raise ConfigError(
             f"Spark does not start: {said}", fix=f"check jobs.{job.job}.conf in calve.yaml"
         ) from None
+    remember_names(spark)
     spark.sparkContext.setLogLevel("ERROR")
     for name in VALUE_LOGGERS:
         PySparkLogger.getLogger(name).disabled = True
