@@ -1,6 +1,6 @@
 """The code of a function: `calve`, the function's own package and its locked dependencies.
 
-No Docker: pip downloads the wheels of the target platform. The user's cache keeps them by a hash of all inputs.
+No Docker: pip downloads the wheels of the target platform. The user's cache keeps them as a zip, by a hash of all inputs.
 """
 
 from __future__ import annotations
@@ -11,13 +11,22 @@ import shutil
 import subprocess
 import sys
 import tempfile
+import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import jsii
-from aws_cdk import AssetHashType, BundlingOptions, DockerImage, ILocalBundling, Stack, aws_lambda
+from aws_cdk import (
+    AssetHashType,
+    BundlingOptions,
+    BundlingOutput,
+    DockerImage,
+    ILocalBundling,
+    Stack,
+    aws_lambda,
+)
 from constructs import Construct
 
 from calve.errors import ConfigError, Fatal
@@ -104,16 +113,18 @@ class Bundle:
         return {
             "asset_hash": self.hash(),
             "asset_hash_type": AssetHashType.CUSTOM,
-            "bundling": BundlingOptions(image=DockerImage.from_registry("unused"), local=self),
+            "bundling": BundlingOptions(
+                image=DockerImage.from_registry("unused"), local=self, output_type=BundlingOutput.ARCHIVED
+            ),
         }
 
     def try_bundle(self, output_dir: str, *_: object, **__: object) -> bool:
-        """Called by the CDK if the asset is not in cdk.out yet."""
-        shutil.copytree(self._packages(), output_dir, dirs_exist_ok=True)
-        for file in self.sources:
-            target = Path(output_dir) / file.relative_to(ROOT)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            shutil.copyfile(file, target)
+        """Called by the CDK if the asset is not in cdk.out yet. One zip: the CDK would compress all packages at each deploy."""
+        made = Path(output_dir) / "bundle.zip"
+        shutil.copyfile(self._packages(), made)
+        with zipfile.ZipFile(made, "a", zipfile.ZIP_DEFLATED) as archive:
+            for file in self.sources:
+                archive.write(file, file.relative_to(ROOT))
         return True
 
     def hash(self) -> str:
@@ -126,10 +137,10 @@ class Bundle:
         return digest.hexdigest()
 
     def _packages(self) -> Path:
-        """The folder of installed and pruned packages; made if it is missing. Raises Fatal: pip could not install them."""
+        """The zip of installed and pruned packages; made if it is missing. Raises Fatal: pip could not install them."""
         cache = downloads() / "functions"
-        folder = cache / self._packages_hash[:32]
-        if not folder.is_dir():
+        found = cache / f"{self._packages_hash[:32]}.zip"
+        if not found.is_file():
             cache.mkdir(parents=True, exist_ok=True)
             with tempfile.TemporaryDirectory(dir=cache) as made:
                 installed = Path(made) / "installed"
@@ -139,12 +150,9 @@ class Bundle:
                         shutil.rmtree(path, ignore_errors=True)
                     else:
                         path.unlink(missing_ok=True)
-                try:
-                    installed.rename(folder)
-                except OSError:  # another synth was faster
-                    if not folder.is_dir():
-                        raise
-        return folder
+                shutil.make_archive(str(installed), "zip", installed)
+                installed.with_suffix(".zip").replace(found)  # another synth may have been faster
+        return found
 
     def _install(self, target: Path) -> None:
         locked = ["--only-binary=:all:", "--require-hashes", "--no-deps", "-r", str(self.requirements)]

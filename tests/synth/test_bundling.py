@@ -1,6 +1,7 @@
 """What is in a function's bundle, built for where functions run."""
 
 import re
+import zipfile
 
 import pytest
 
@@ -36,8 +37,10 @@ def test_functions_get_nothing_whose_hash_is_not_known():
 
 @pytest.mark.full
 def test_the_release_bundle_of_the_export_fits_and_has_wheels_for_arm64_and_python_3_13(tmp_path):
-    bundle = bundle_of("csv_export", Runtime())
-    assert bundle.try_bundle(str(tmp_path))
+    assert bundle_of("csv_export", Runtime()).try_bundle(str(tmp_path))
+    with zipfile.ZipFile(made := tmp_path / "bundle.zip") as archive:
+        archive.extractall(tmp_path)
+    made.unlink()
     size = sum(file.stat().st_size for file in tmp_path.rglob("*") if file.is_file())
     assert size < LIMIT_BYTES, f"{size:,} bytes"
     tags = {
