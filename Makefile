@@ -16,6 +16,8 @@ BY_ROWS := $(addprefix tests/integration/,ingest/test_rounds.py decode/test_type
 	steps/test_route_step.py steps/test_sql_step.py crash/test_crash.py ingest/test_topic_changes.py \
 	decode/test_on_error.py decode/test_registries.py ingest/test_freshness.py decode/test_json.py \
 	decode/test_connect_json.py decode/test_sources.py)
+# CI takes also the long tests: make test MARKS="not full".
+MARKS := not full and not long
 # pip's hundreds of lines go into a log: the terminal gets every 25th package, or the log's end if pip fails.
 pip = @{ $(PIP) install $(1) 2>&1; echo "pip ended: $$?"; } | tee -a $(VENV)/pip.log | awk ' \
 	/^Collecting / && ++found % 25 == 0 { print "  " found " packages found"; fflush() } \
@@ -48,7 +50,7 @@ demo: $(READY) ## Run all of calve on this machine: broker to tables, verified (
 	$(BIN)/calve demo $(if $(KEEP),--keep)
 
 test: check ## check, then the stacks as templates, and all of it on the real broker, registry, Spark and CDK
-	$(PYTEST_BY_TWO) -m "not full and not long" tests/synth tests/integration
+	$(PYTEST_BY_TWO) -m "$(MARKS)" tests/synth tests/integration tests/browser
 
 test-full: test ## test, what takes minutes, compares engines or needs a browser, and unit tests with other random examples
 	$(PYTEST_BY_TWO) -m "full or long" tests
@@ -64,7 +66,7 @@ check: $(READY) ## Style, types, layers and unit tests
 	$(BIN)/ruff format --check
 	$(BIN)/mypy
 	$(BIN)/lint-imports
-	$(BIN)/python -m pytest -n auto --hypothesis-seed=0 -m "not full and not long" tests/unit
+	$(BIN)/python -m pytest -n auto --hypothesis-seed=0 -m "$(MARKS)" tests/unit
 
 structure: $(READY) ## Files, lines, largest folder, floors of imports and circles, by package
 	@$(BIN)/python -m tests.structure
