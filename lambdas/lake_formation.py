@@ -11,7 +11,7 @@ EVERYBODY = "IAM_ALLOWED_PRINCIPALS"
 """The group of all that IAM admits. Where it has all rights, Lake Formation leaves the decision to IAM."""
 REFUSAL = "Lake Formation"
 """Glue's refusals name it: "Insufficient Lake Formation permission(s): Required Describe on trading"."""
-PAGE = "docs/lake-formation.md"
+PAGE = "docs/before-a-deploy.md#lake-formation"
 
 Entry = Mapping[str, Any]
 

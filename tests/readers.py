@@ -1,4 +1,4 @@
-"""Which readers see the rows of which tables: `python -m tests.readers` prints the table of docs/readers.md.
+"""Which readers see the rows of which tables: `python -m tests.readers` prints the table of docs/query.md.
 
 `tests/integration/tables/test_readers.py` fills each cell: it fails if a reader sees other rows, and if a fault is gone.
 """

@@ -15,6 +15,8 @@ from cli.main import CONTENTS, Manual, called
 HEAD = """\
 # Commands
 
+*Reference*
+
 <!-- Written by `python -m tests.reference`; change the commands' docstrings and options instead. -->
 
 `calve COMMAND --help` says the same on a terminal.

@@ -16,6 +16,7 @@ PAGES = sorted(
     [*ROOT.glob("*.md"), *ROOT.glob("docs/**/*.md"), *ROOT.glob("examples/**/*.md"), *ROOT.glob("bench/*.md")]
 )
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^()\s]+)\)")
+KINDS = {"Learn": "Tutorial", "Do": "How-to", "Look up": "Reference", "Understand": "Explanation"}
 FENCED = re.compile(r"^```.*?^```", re.MULTILINE | re.DOTALL)
 
 
@@ -43,6 +44,16 @@ def test_every_page_is_reached_from_the_readme() -> None:
             found = ((page.parent / link.partition("#")[0]).resolve() for link in links(page))
             waiting += [each for each in found if each.suffix == ".md" and each.exists()]
     assert [name(page) for page in PAGES if page not in reached] == []
+
+
+def test_each_page_says_its_kind() -> None:
+    """A page of `docs` is of one kind. Its third line says which, and the site lists it there."""
+    index = (ROOT / "docs" / "site" / "index.md").read_text(encoding="utf-8")
+    listed: dict[str, str] = {}
+    for caption, pages in re.findall(r":caption: (.+)\n\n((?:.+\n)*)```", index):
+        listed |= dict.fromkeys(re.findall(r"^\.\./([\w-]+)$", pages, re.MULTILINE), KINDS.get(caption, ""))
+    said = {page.stem: page.read_text(encoding="utf-8").split("\n")[2] for page in ROOT.glob("docs/*.md")}
+    assert said == {name: f"*{kind}*" for name, kind in listed.items()}
 
 
 def test_headings_have_the_anchors_that_a_browser_shows() -> None:
@@ -86,4 +97,4 @@ def test_what_combines_with_which_mode_is_what_the_code_says() -> None:
 
 def test_the_readers_of_the_page_are_those_that_a_test_compares() -> None:
     """`python -m tests.readers` writes the table."""
-    assert readers.table() in (ROOT / "docs" / "readers.md").read_text(encoding="utf-8")
+    assert readers.table() in (ROOT / "docs" / "query.md").read_text(encoding="utf-8")

@@ -167,7 +167,7 @@ class SnowflakeSection(Section):
 
 
 class DeltaSection(Section):
-    """A Delta log beside each table, over the same files; see docs/delta.md."""
+    """A Delta log beside each table, over the same files; see docs/iceberg_rest.md#delta."""
 
 
 class PublishSection(Section):

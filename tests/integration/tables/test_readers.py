@@ -1,4 +1,4 @@
-"""Each reader that runs here sees the rows of each mode and format version, after each of random commits (docs/readers.md)."""
+"""Each reader that runs here sees the rows of each mode and format version, after each of random commits (docs/query.md)."""
 
 from __future__ import annotations
 

@@ -206,7 +206,7 @@ def test_who_may_not_grant_learns_whom_to_make_an_administrator(aws):
     with pytest.raises(ConfigError, match="governs the tables of trading") as caught:
         keep(GRANTS, None, aws)
     assert "data lake administrator" in str(caught.value)
-    assert "docs/lake-formation.md" in str(caught.value)
+    assert "docs/before-a-deploy.md#lake-formation" in str(caught.value)
 
 
 def test_a_destroy_does_not_fail_where_nothing_can_be_taken(aws):

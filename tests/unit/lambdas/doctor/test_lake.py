@@ -81,7 +81,7 @@ def test_lake_formation_that_governs(roles: tuple[str, ...], state: str, detail:
     governed(*roles)
     seen = formation(client, "trading", "trading")
     assert (seen.state, detail in seen.detail) == (state, True)
-    assert ("docs/lake-formation.md" in seen.cure) is (state == "warn")
+    assert ("docs/before-a-deploy.md#lake-formation" in seen.cure) is (state == "warn")
 
 
 def test_lake_formation_that_may_not_be_asked_is_no_fault() -> None:
@@ -98,7 +98,7 @@ def test_a_refusal_of_lake_formation_has_its_own_cure() -> None:
         "database", ClientError({"Error": said}, "GetDatabase"), "database trading", "glue:GetDatabase"
     )
     assert seen.detail == "Lake Formation refuses database trading to this role"
-    assert "docs/lake-formation.md" in seen.cure
+    assert "docs/before-a-deploy.md#lake-formation" in seen.cure
 
 
 def test_a_bucket_that_is_there() -> None:
