@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
@@ -66,23 +66,29 @@ def overview(of_each: int) -> Overview:
     return Overview("shop", NOW, made, exports=EXPORTS)
 
 
-@contextmanager
-def serving(of_each: int, labels: Sequence[str] = ("shop",)) -> Iterator[str]:
+def looking(of_each: int) -> Callable[[str], Overview]:
     def look(table: str) -> Overview:
         one = replace(ORDERS, table=f"shop.{table}")
         return Overview("shop", NOW, [one], history=ROUNDS) if table else overview(of_each)
 
+    return look
+
+
+@contextmanager
+def serving(look: Callable[[str], Overview], labels: Sequence[str] = ("shop",)) -> Iterator[str]:
     with ThreadingHTTPServer(("127.0.0.1", 0), handler(Pages(dict.fromkeys(labels, look)))) as server:
         thread = threading.Thread(target=server.serve_forever, args=(0.02,))
         thread.start()
-        yield f"http://127.0.0.1:{server.server_port}/"
-        server.shutdown()
-        thread.join()
+        try:
+            yield f"http://127.0.0.1:{server.server_port}/"
+        finally:  # a test that failed would otherwise never end
+            server.shutdown()
+            thread.join()
 
 
 @pytest.fixture(scope="module")
 def url() -> Iterator[str]:
-    with serving(6) as address:
+    with serving(looking(6)) as address:
         yield address
 
 
@@ -105,7 +111,7 @@ def test_the_console_looks_right(browser: Chromium, url: str, path: str, screen:
 def test_deployments_side_by_side_look_right(browser: Chromium, screen: str) -> None:
     width, height = SCREENS[screen]
     browser.look(width=width, height=height, dark=False, phone=screen == "phone")
-    with serving(6, ["shop dev", "shop prod", "sales"]) as url:
+    with serving(looking(6), ["shop dev", "shop prod", "sales"]) as url:
         browser.open(url, scripts=True)
         browser.screenshot(PICTURES / f"console-several-{screen}.png")
         assert browser.complaints == []
@@ -127,7 +133,7 @@ def test_three_thousand_tables_are_searched_filtered_and_sorted(browser: Chromiu
         "const s = document.querySelector('#search'); s.value = '{}'; s.dispatchEvent(new Event('input'));"
     )
     browser.look(width=1440, height=900, dark=False, phone=False)
-    with serving(1000) as url:
+    with serving(looking(1000)) as url:
         browser.open(url, scripts=True)
     assert browser.value(SHOWN)[0] == "payments_500"  # the one with a trouble
     found = do(type_.format("clicks 77"))
