@@ -14,17 +14,16 @@ Row = dict[str, object]
 
 HEAD = """# Benchmarks
 
-Written by `make bench`, but for the last part. How it is measured, and why so:
-[ADR 37](adr/0037-how-calve-is-measured.md).
+*Explanation*
 
-Every system reads the same topics of the same broker, decodes them by the same registry, and writes tables with the same columns
-and properties into the same catalog and object store, in turn, round after round, each as a process of its own. A figure counts
-only once DuckDB has read the table: every record once, and in every column the values of the other systems' tables.
-*Warm* is a pass after the first one, with all that it takes: open a new table, plan, read, write, commit; the range is that of at
-least three passes. *All in* is the first pass with the start of the process. *Start* and *empty pass*, over a topic with a record
-in each partition, are apart. Rates are records per second of CPU time of all the system's processes, without broker, registry
-and store. A figure is *not resolved* if more than a tenth of a pass does not depend on records, if it is above the limit of its
-own parts, or if its range is wider than its distance to the target.
+`make bench` writes this page, except its last part ([method](adr/0037-how-calve-is-measured.md)). All systems read the same topics in turn.
+DuckDB checks every row.
+
+- *All in*: the first pass, with the start of the process.
+- *Warm*: a later pass with all its work: open a new table, plan, read, write, commit. At least three, with their range.
+- *Empty pass*: a topic with one record in each partition.
+- Rates: records per CPU second of the system, without broker, registry and store.
+- *Not resolved*: a tenth of a pass does not depend on records, or the range is wider than the distance to the target.
 """
 
 
