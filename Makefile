@@ -16,7 +16,7 @@ BY_ROWS := $(addprefix tests/integration/,ingest/test_rounds.py decode/test_type
 	steps/test_route_step.py steps/test_sql_step.py crash/test_crash.py ingest/test_topic_changes.py \
 	decode/test_on_error.py decode/test_registries.py ingest/test_freshness.py decode/test_json.py \
 	decode/test_connect_json.py decode/test_sources.py)
-# CI takes also the long tests: make test MARKS="not full".
+# CI takes long tests, too: make test MARKS="not full".
 MARKS := not full and not long
 # pip's hundreds of lines go into a log: the terminal gets every 25th package, or the log's end if pip fails.
 pip = @{ $(PIP) install $(1) 2>&1; echo "pip ended: $$?"; } | tee -a $(VENV)/pip.log | awk ' \

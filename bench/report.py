@@ -16,8 +16,8 @@ HEAD = """# Benchmarks
 
 *Explanation*
 
-`make bench` writes this page, except its last part ([method](adr/0037-how-calve-is-measured.md)). All systems read the same topics in turn.
-DuckDB checks every row.
+`make bench` writes this page, except its last part ([method](adr/0037-how-calve-is-measured.md)).
+All systems read the same topics in turn. DuckDB checks every row.
 
 - *All in*: the first pass, with the start of the process.
 - *Warm*: a later pass with all its work: open a new table, plan, read, write, commit. At least three, with their range.

@@ -1,4 +1,5 @@
 from functools import cache
+from zlib import crc32
 
 import pytest
 from botocore.loaders import JSONFileLoader
@@ -21,3 +22,23 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     for each in COSTLY:
         if each in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group(each))
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption(
+        "--share", metavar="K/N", help="of the long tests, only those of share K of N; K may exceed N"
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """All long tests do not fit the time of one CI run. Each day takes another share of each file."""
+    if not (share := config.getoption("--share")):
+        return
+    number, count = map(int, share.split("/"))
+    left = [
+        each
+        for each in items
+        if each.get_closest_marker("long") and (crc32(each.nodeid.encode()) - number) % count
+    ]
+    config.hook.pytest_deselected(items=left)
+    items[:] = [each for each in items if each not in left]
