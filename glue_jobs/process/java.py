@@ -37,8 +37,8 @@ class _Names:
 def remember_names(spark: SparkSession) -> None:
     """Have the session's JVM view keep the packages and classes that this code, PySpark and py4j use.
 
-    Otherwise py4j requests each part of `jvm.org.apache...` at each use, and the JVM searches all jars for a class `org`:
-    a seventh of the time of small rounds. PySpark converts each exception by 13 such names.
+    Otherwise py4j requests each part of `jvm.org.apache...` at each use, and the JVM searches all jars for a class `org`.
+    That took a tenth of the time of small rounds. PySpark converts each exception by 13 such names.
     """
     jvm: Any = spark._jvm
     for name in ("java", "org", "com", "py4j", "scala", "software"):

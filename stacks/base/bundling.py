@@ -122,7 +122,7 @@ class Bundle:
         """Called by the CDK if the asset is not in cdk.out yet. One zip: the CDK would compress all packages at each deploy."""
         made = Path(output_dir) / "bundle.zip"
         shutil.copyfile(self._packages(), made)
-        with zipfile.ZipFile(made, "a", zipfile.ZIP_DEFLATED) as archive:
+        with zipfile.ZipFile(made, "a", zipfile.ZIP_DEFLATED, strict_timestamps=False) as archive:
             for file in self.sources:
                 archive.write(file, file.relative_to(ROOT))
         return True

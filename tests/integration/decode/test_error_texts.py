@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 from collections.abc import Iterator
 from io import StringIO
+from typing import Any
 
 import pytest
 from py4j.protocol import Py4JJavaError
@@ -75,3 +76,25 @@ def test_an_error_of_java_does_not_tell_a_value_and_one_of_a_system_says_what_is
             raise Py4JJavaError("", exception)
         assert caught.value.message == f"table t: {expected}"
         assert VALUE not in first_line(Py4JJavaError("", exception))
+
+
+def test_a_java_exception_costs_few_requests(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PySpark compares it with 13 classes, each by a name of four parts; those are requested once in a process."""
+    jvm: Any = spark._jvm
+    client, requests = jvm._gateway_client, list[str]()
+    send = client.send_command
+
+    def listen(command: str, *more: Any, **named: Any) -> Any:
+        requests.append(command)
+        return send(command, *more, **named)
+
+    def fail() -> None:
+        with pytest.raises(PySparkException):
+            jvm.java.lang.Integer.parseInt("x")
+
+    fail()
+    monkeypatch.setattr(client, "send_command", listen)
+    fail()
+    names = {each.split("\n")[2] for each in requests if each.startswith("r\nu\n")}
+    assert requests
+    assert not names & {"java", "java.lang", "py4j", "py4j.reflection"}
