@@ -292,6 +292,7 @@ def planted(synthesized):
     return plant
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("statement", "told"), JOBS)
 def test_a_right_to_run_other_code_would_be_found(planted, statement, told):
     found = list(running_other_code(planted("trading-lake/ReadersPolicy", statement)))
@@ -304,6 +305,7 @@ def test_a_right_to_see_a_row_would_be_found(planted, statement, told):
     assert any(told in each for each in seeing_rows(planted("trading-lake/OperatorsRead", statement)))
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(("more", "holds"), [({}, True), (IF, False)])
 def test_only_a_denial_without_conditions_takes_a_right_away(planted, more, holds):
     allowed = {"Action": "glue:StartJobRun"} | EVERYTHING
@@ -312,6 +314,7 @@ def test_only_a_denial_without_conditions_takes_a_right_away(planted, more, hold
     assert (list(running_other_code(templates)) == []) is holds
 
 
+@pytest.mark.long
 @pytest.mark.parametrize(
     "target",
     [

@@ -447,6 +447,7 @@ def plain(row: Row) -> list[Any]:
     return [each.astimezone(UTC) if isinstance(each, datetime) else each for each in row]
 
 
+@pytest.mark.long
 def test_a_capture_as_it_is_in_a_repository(engine: Engine) -> None:
     """Before the fix, and after it, without Kafka and registry."""
     found = Capture.read(EXAMPLES / "capture" / "commas")

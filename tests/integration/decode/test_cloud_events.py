@@ -207,6 +207,7 @@ def test_events_of_inferred_columns(engine: Engine) -> None:
     assert_proved(proof(engine, topic.name, value=source))
 
 
+@pytest.mark.long
 def test_a_table_takes_attributes_from_now_on_and_dead_letters_come_back_with_theirs(engine: Engine) -> None:
     """Earlier rows have none, and stay proved; a structured event was no row before, as its `data` is no text."""
     topic, schema = Topic(engine), json.loads(SCHEMA)

@@ -142,6 +142,7 @@ def test_inserts_deletes_updates_and_compactions_are_versions_with_the_same_rows
     assert table.catch_up() == 0
 
 
+@pytest.mark.long
 def test_a_rollback_and_an_expired_snapshot_are_one_version_with_the_difference(engine: Engine) -> None:
     table = Table(engine)
     table.make(2)
@@ -267,6 +268,7 @@ class Dying:
         return counted
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("after", [False, True])
 def test_a_death_at_any_write_is_caught_up(
     engine: Engine, after: bool, monkeypatch: pytest.MonkeyPatch

@@ -229,6 +229,7 @@ def test_a_table_goes_back_to_its_former_cluster_only_by_a_rollback(
     assert_proved(proof(engine, topic))
 
 
+@pytest.mark.long
 def test_dead_letters_of_both_clusters_come_back(engine: Engine, elsewhere: Engine) -> None:
     """Their schemas are registered only afterwards, under ids that the records name already."""
     topic = engine.topic(partitions=1)
