@@ -35,10 +35,9 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     if not (share := config.getoption("--share")):
         return
     number, count = map(int, share.split("/"))
-    left = [
-        each
-        for each in items
-        if each.get_closest_marker("long") and (crc32(each.nodeid.encode()) - number) % count
-    ]
+    taken, left = list[pytest.Item](), list[pytest.Item]()
+    for each in items:
+        of_others = each.get_closest_marker("long") and (crc32(each.nodeid.encode()) - number) % count
+        (left if of_others else taken).append(each)
     config.hook.pytest_deselected(items=left)
-    items[:] = [each for each in items if each not in left]
+    items[:] = taken

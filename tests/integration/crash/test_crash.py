@@ -75,15 +75,13 @@ EFFECTS_ONLY = tuple(point for point in POINTS if not point.endswith((".begin", 
 RIVALS = ("stage.begin", "reject.end", "publish.begin", "publish.committed", "release.appended")
 
 slow = pytest.mark.long
+OTHERS: tuple[Service, ...] = tuple(home for home in get_args(Service) if home != "glue")
 everywhere = pytest.mark.parametrize(
     ("home", "points"),
     [
-        pytest.param(
-            home, points, id=f"{home}{more}", marks=pytest.mark.full if more and home != "glue" else slow
-        )
-        for home in get_args(Service)
-        for points, more in ((EFFECTS_ONLY, ""), (POINTS, "-every point"))
-        if more or home != "glue"
+        pytest.param("glue", POINTS, id="glue-every point", marks=slow),
+        *(pytest.param(home, EFFECTS_ONLY, id=home, marks=slow) for home in OTHERS),
+        *(pytest.param(home, POINTS, id=f"{home}-every point", marks=pytest.mark.full) for home in OTHERS),
     ],
 )
 
