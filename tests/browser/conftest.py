@@ -12,6 +12,7 @@ from typing import Any
 import boto3
 import pytest
 from aws_lambda_powertools.utilities.parameters import SecretsProvider
+from botocore.config import Config
 from moto import mock_aws
 
 from lambdas.download.handler import Downloads
@@ -103,13 +104,17 @@ def serving(respond: Respond) -> Iterator[str]:
 
 @pytest.fixture(scope="module")
 def site() -> Iterator[Site]:
-    """moto changes AWS's credentials in the environment for its whole life. Later tests of the worker need their own again."""
+    """AWS is moto's, also in a worker whose environment names the emulator.
+
+    moto changes AWS's credentials in the environment for its whole life. Later tests of the worker need their own again.
+    """
 
     def file(method: str, path: str) -> tuple[int, dict[str, str], bytes]:
         name = path.rpartition("/")[2]
         return 200, {"Content-Type": "text/csv", "Content-Disposition": f'attachment; filename="{name}"'}, CSV
 
     place: dict[str, Any] = {
+        "config": Config(ignore_configured_endpoint_urls=True),
         "region_name": "eu-north-1",
         "aws_access_key_id": "test",
         "aws_secret_access_key": "test",
