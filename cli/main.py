@@ -103,7 +103,7 @@ CONTENTS = {
         "rewind": "cli.act.reading",
         "backfill": "cli.act.reading",
         "release": "cli.act.reading",
-        "move": "cli.move.command",
+        "move": "cli.move.copies",
         "adopt": "cli.move.adopt",
         "forget": "cli.act.forget",
         "maintain": "cli.run.jobs",

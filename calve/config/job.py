@@ -237,7 +237,10 @@ class Source:
 
 @dataclass(frozen=True, slots=True)
 class Table:
-    """One topic kept as one table; it has at most one mode. pattern: the entry whose pattern made it; None: that of its name."""
+    """One topic kept as one table; it has at most one mode. pattern: the entry whose pattern made it; None: that of its name.
+
+    lineage: whether the table notes the fields that its columns come from.
+    """
 
     name: str
     topic: str
@@ -268,6 +271,7 @@ class Table:
     quarantine_new_fields: bool = False
     engine: EngineChoice = "auto"
     pattern: str | None = None
+    lineage: bool = False
 
     @property
     def mode(self) -> Mode:

@@ -38,7 +38,7 @@ from cli.kafka import Cluster, client_properties
 from cli.run.datagen.plan import Fates, Plan, in_turn
 from cli.run.datagen.produce import Target, produce, registry_client
 from lambdas.aws import tolerating
-from lambdas.lake.key import key_of
+from lambdas.lake.adoption import key_of
 
 PREFIX = "calve-prove-"
 TRADES, USERS, EXPORT = "trades", "users", "trades_of_a_day"

@@ -32,7 +32,7 @@ from glue_jobs.index.table_index import hashed
 from glue_jobs.modes.by_key import stage_chosen
 from glue_jobs.table.counts import Counts, counted_records, observe_records
 from glue_jobs.table.open_table import OpenTable
-from glue_jobs.transform.unavailable import lacks, lacks_values, may_lack
+from glue_jobs.transform.row_columns import lacks, lacks_values, may_lack
 
 OP, POSITION = (f"{CHANGE['name']}.{name}" for name in ("op", "position"))
 

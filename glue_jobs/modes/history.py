@@ -29,8 +29,8 @@ from glue_jobs.index.versions import Versions, every_row, from_before, next_to, 
 from glue_jobs.modes.filling import INFLATION, TooLarge
 from glue_jobs.table.counts import Counts
 from glue_jobs.table.open_table import OpenTable
+from glue_jobs.transform.row_columns import lacks, may_lack
 from glue_jobs.transform.types import conformed
-from glue_jobs.transform.unavailable import lacks, may_lack
 
 MOST_BYTES = 128_000_000
 """The bytes of records, or of rows, that the driver takes for one round."""

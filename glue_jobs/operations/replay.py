@@ -31,7 +31,7 @@ from glue_jobs.modes.by_key import rule_of
 from glue_jobs.modes.change_data import not_truncated
 from glue_jobs.table.open_table import OpenTable
 from glue_jobs.table.records import rows
-from glue_jobs.transform.unavailable import lacks_values
+from glue_jobs.transform.row_columns import lacks_values
 
 PLACE = ("partition", "offset")
 FATE = "calve:fate"

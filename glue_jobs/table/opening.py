@@ -20,15 +20,17 @@ from calve.modes.aggregate import columns_of, kafka_column, require_same_kind
 from calve.modes.history import with_history
 from calve.modes.switch import require_kind
 from calve.names import TableName
+from calve.outputs.origins import Origins
 from calve.rounds.column_rules import layout_problems, require_countable, step_changes
-from calve.schema.columns import KAFKA, Json, struct, with_ids
-from calve.schema.evolution import Change, data_columns
+from calve.schema.columns import KAFKA, Json, places, struct, with_ids
+from calve.schema.evolution import Change, data_columns, show
 from calve.schema.wire import Schema
 from calve.table.summary import (
     ADOPT,
     FIELDS,
     INITIALISED,
     LEARNT,
+    ORIGINS,
     PAUSED,
     REQUESTS,
     TOPIC,
@@ -48,6 +50,7 @@ from glue_jobs.table.open_table import OpenTable, RowPlan, Services, TablePlan, 
 from glue_jobs.table.records import teaching
 from glue_jobs.transform.chain import Chain, StepResources, chain_of
 from glue_jobs.transform.lookup import Lookups
+from glue_jobs.transform.origins import of_groups
 
 OWNER = "owner"
 
@@ -75,6 +78,8 @@ class Opener:
     _opened: OpenTable | None = None
     _pinned: tuple[Json, Versions] | None = None
     """The data columns and schemas that the plan of `_opened` was made from."""
+    _origins: str | None = None
+    """`ORIGINS` of the plan of `_opened`; None: the table does not note them."""
 
     def __post_init__(self) -> None:
         from glue_jobs.index.table_index import (
@@ -135,6 +140,8 @@ class Opener:
         cover(found, opened.covered)
         if self.config.owner and found.properties.get(OWNER) != self.config.owner:
             found.set_properties({OWNER: self.config.owner})
+        if self._origins is not None and found.properties.get(ORIGINS) != self._origins:
+            found.set_properties({ORIGINS: self._origins})
         return opened
 
     def plan_without_table(self, learnt: str | None = None) -> TablePlan:
@@ -284,6 +291,8 @@ class Opener:
 
                 self._evolve(main, wanted)
         plan = self._plan(source, made, chain, versions, main.schema, every)
+        if self.config.lineage:
+            self._origins = self._traced(chain, source, made).to_json()
         self._pinned = data_columns(main.schema), versions
         self._opened = OpenTable(
             **{each.name: getattr(plan, each.name) for each in fields(plan)},
@@ -353,6 +362,23 @@ class Opener:
 
         means = StepResources(keys, table, self.schemas.tags(source, versions))
         return chain_of(self.config, means, self.schemas.key_column)
+
+    def _traced(self, chain: Chain, source: Json, made: Json) -> Origins:
+        """The origins of the table's columns. The job reads no record for it."""
+        fields = {each.name: show(each.field["type"]) for each in places(source)}
+        names = [each["name"] for each in made["fields"]]
+        database = self.name.database
+        steps = (
+            replace(each, table=each.full_name(database)) if isinstance(each, Lookup) else each
+            for each in chain.steps
+        )
+        trace = replace(chain, steps=tuple(steps)).origins(self.services.lake.spark, source)
+        if self.config.aggregate is not None:
+            trace = of_groups(trace, self.config.aggregate)
+            names = [*trace.columns]
+        broker, _, _ = self.services.cluster.servers.partition(",")
+        columns = {name: found for name in names if (found := trace.at(name))}
+        return Origins(self.config.topic, broker, fields, columns, trace.rows)
 
     def _kept(self, made: Json) -> Json:
         """The table's columns for records with these, unless it aggregates them. Raises Suspended: as `with_history`."""

@@ -34,16 +34,26 @@ from calve.config.steps import (
 )
 from calve.errors import Suspended
 from calve.names import quote, quote_path
+from calve.outputs.origins import Trace
 from calve.schema.columns import CHANGE, KAFKA, Json, struct
 from glue_jobs.columns.expressions import FILTERED, REJECT, RULE, false
 from glue_jobs.columns.tokens import any_keys
 from glue_jobs.transform.flatten import exploded, run_flatten
 from glue_jobs.transform.lookup import run_lookup
 from glue_jobs.transform.mask import run_mask
+from glue_jobs.transform.origins import after, after_explosion
 from glue_jobs.transform.query import run_expect, run_filter, run_sql
-from glue_jobs.transform.row_columns import data, has_changes, is_live, record, remade, type_at, unusable
+from glue_jobs.transform.row_columns import (
+    data,
+    has_changes,
+    is_live,
+    record,
+    rejecting,
+    remade,
+    type_at,
+    unusable,
+)
 from glue_jobs.transform.types import iceberg_columns, spark_schema
-from glue_jobs.transform.unavailable import rejecting
 
 
 @dataclass(frozen=True, slots=True)
@@ -156,6 +166,18 @@ class Chain:
         made = chain.of_rows(chain.of_records(records))
         found = iceberg_columns(made.select(*map(quote, data(made))).schema)
         return struct(*found["fields"], CHANGE) if has_changes(made) else found
+
+    def origins(self, spark: SparkSession, source: Json) -> Trace:
+        """The origins of the columns that `columns` gives. Raises Suspended: as `columns`."""
+        frame = spark.createDataFrame([], spark_schema(struct(*source["fields"], KAFKA)))
+        trace, chain = Trace.of_records(data(frame)), self.with_any_keys(spark)
+        for number, step in enumerate(self.steps):
+            trace = after(trace, step, frame, self.stay, self.means.tags)
+            frame = chain.run(number, step, frame)
+            if number >= self._first_explosion and isinstance(step, Flatten) and step.explode:
+                trace = after_explosion(trace, step, frame)
+                frame = exploded(frame, step)
+        return trace
 
     def with_any_keys(self, spark: SparkSession) -> Chain:
         return replace(self, means=replace(self.means, keys=lambda _: any_keys(spark)))

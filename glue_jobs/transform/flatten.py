@@ -11,8 +11,7 @@ from pyspark.sql import types as T
 
 from calve.config.steps import Flatten, Leaf
 from calve.names import field_problem, nearest, quote
-from glue_jobs.transform.row_columns import beside, data, record, unusable
-from glue_jobs.transform.unavailable import rejecting
+from glue_jobs.transform.row_columns import beside, data, record, rejecting, unusable
 
 
 def run_flatten(frame: DataFrame, step: Flatten, stay: Collection[str] = ()) -> DataFrame:
@@ -76,9 +75,15 @@ def exploded(frame: DataFrame, step: Flatten) -> DataFrame:
     """
     if step.explode is None:
         return frame
+    items, found = with_items(frame, step)
+    return _flattened(items, found)
+
+
+def with_items(frame: DataFrame, step: Flatten) -> tuple[DataFrame, list[Leaf]]:
+    """A row for each item, which is whole in the list's column, and the columns that the step makes of it."""
     name = exploded_column(frame, step)
     items = frame.withColumn(name, F.explode_outer(quote(name)))
-    return _flattened(items, leaves(items, step, items=name))
+    return items, leaves(items, step, items=name)
 
 
 def exploded_column(frame: DataFrame, step: Flatten) -> str:

@@ -17,8 +17,16 @@ from calve.config.steps import LOOKED_UP, Lookup
 from calve.errors import Retryable, Suspended
 from calve.names import TableName, field_problem, quote, quote_path
 from glue_jobs.iceberg.catalog import Lake, Table
-from glue_jobs.transform.row_columns import data, is_live, record, remade, type_at, type_of, unusable
-from glue_jobs.transform.unavailable import rejecting
+from glue_jobs.transform.row_columns import (
+    data,
+    is_live,
+    record,
+    rejecting,
+    remade,
+    type_at,
+    type_of,
+    unusable,
+)
 
 MISSING = "lookup_missing"
 FOUND = "calve:found"

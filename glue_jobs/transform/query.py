@@ -39,9 +39,17 @@ from glue_jobs.transform.query_rules import (
     require_select,
     require_shape,
 )
-from glue_jobs.transform.row_columns import data, is_live, remade, system, unusable
+from glue_jobs.transform.row_columns import (
+    LACKS_VALUE,
+    data,
+    is_live,
+    lacking,
+    rejecting,
+    remade,
+    system,
+    unusable,
+)
 from glue_jobs.transform.types import iceberg_columns
-from glue_jobs.transform.unavailable import LACKS_VALUE, lacking, rejecting
 
 RULES = {
     "spark.sql.ansi.enabled": "true",
@@ -128,6 +136,21 @@ def understand_condition(frame: DataFrame, text: str) -> Query:
     return Query(_column(frame, condition), {}, condition_reads=_reads([condition]))
 
 
+def paths_read(frame: DataFrame, value: Column) -> tuple[frozenset[str], bool]:
+    """The paths of columns and of fields of structs that a resolved expression reads, and whether it is just such a path."""
+    tree = nodes(_expression(frame, value))
+    found, fields = set(), list[str]()
+    for node in tree:
+        match kind(node):
+            case "GetStructField":
+                fields.append(str(node["name"]))
+                continue
+            case "AttributeReference":
+                found.add(".".join([str(node["name"]), *reversed(fields)]))
+        fields.clear()
+    return frozenset(found), {kind(each) for each in tree} <= {"GetStructField", "AttributeReference"}
+
+
 def _reads(trees: Iterable[Any]) -> frozenset[str]:
     """The columns that expressions read."""
     return frozenset(str(each.name()) for tree in trees for each in elements(tree.references()))
@@ -189,6 +212,10 @@ def _analysed(frame: DataFrame, ansi: Any, plan: Any) -> Any:
 
 def _column(frame: DataFrame, expression: Any) -> Column:
     return Column(_jvm(frame).org.apache.spark.sql.classic.ExpressionUtils.column(expression))
+
+
+def _expression(frame: DataFrame, value: Any) -> Any:
+    return _jvm(frame).org.apache.spark.sql.classic.ExpressionUtils.expression(value._jc)
 
 
 def _named(select: list[list[Node]], own: Collection[str]) -> int:
@@ -284,8 +311,7 @@ def _attempt(frame: DataFrame, wanted: Column, values: list[Column]) -> Column:
     """A struct of the values for wanted rows; null for other rows, and if one of the values fails."""
     record = F.col(SYSTEM_COLUMN)["offset"] >= 0  # always true, but Spark does not know that
     branch: Any = F.when(wanted & record, F.struct(*values))
-    expression = _jvm(frame).org.apache.spark.sql.classic.ExpressionUtils.expression(branch._jc)
-    return _column(frame, _catalyst(frame).expressions.TryEval(expression))
+    return _column(frame, _catalyst(frame).expressions.TryEval(_expression(frame, branch)))
 
 
 def _only_keys(frame: DataFrame, filtered: Column | None) -> Column | None:

@@ -3,20 +3,26 @@
 A step changes data columns and keeps all others. It drops no row: it marks a row as filtered, or its record as rejected.
 Its results for rows that are not live do not matter, but it must not fail on them.
 For a tombstone, the columns computed from the key alone do matter.
+
+Updates of a database lack values that did not change. Debezium writes a placeholder for them (ADR 19). A step may move or mask
+it, but cannot compute with it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable
+from functools import reduce
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
+from pyspark.sql import types as T
 from pyspark.sql.types import DataType, StructType
 
 from calve.errors import Suspended
 from calve.names import SYSTEM_COLUMN, nearest
+from calve.schema.change_events import UNAVAILABLE, UPDATES
 from calve.schema.columns import CHANGE
-from glue_jobs.columns.expressions import FILTERED, IDLE, OTHER, REJECT, TOMBSTONE
+from glue_jobs.columns.expressions import FILTERED, IDLE, OTHER, REJECT, TOMBSTONE, at, false
 
 CHANGE_FIELDS = [each["name"] for each in CHANGE["type"]["fields"]]
 
@@ -105,3 +111,54 @@ def type_of(columns: StructType, name: str, what: str) -> DataType:
     near = nearest(name, columns.names)
     hint = f'did you mean "{near}"?' if near else f"there are {', '.join(columns.names)}"
     raise unusable(f'"{name}" is no {what}; {hint}')
+
+
+LACKS_VALUE = "value_unavailable"
+
+
+def lacks_values(rows: DataFrame) -> Column:
+    """True for updates that lack a value of a column; never null."""
+    return reduce(Column.__or__, (lacks(each) for each in may_lack(rows)), false())
+
+
+def may_lack(rows: DataFrame) -> list[T.StructField]:
+    """Columns of types that may contain Debezium's placeholder."""
+    return [each for each in rows.schema.fields if _placeholder(each.dataType) and ":" not in each.name]
+
+
+def lacks(column: T.StructField) -> Column:
+    """True for updates that lack the value of a column; never null. In rows of other operations the placeholder is a value."""
+    value = at(column.name)
+    if isinstance(column.dataType, T.MapType):
+        value = F.map_keys(value)
+    is_update = at(f"{CHANGE['name']}.op") == UPDATES
+    return F.coalesce(is_update & (value == F.lit(_placeholder(column.dataType))), false())
+
+
+def lacking(frame: DataFrame, names: Collection[str]) -> Column:
+    """True for updates that lack a value of these columns, which a step reads; never null."""
+    if not has_changes(frame):
+        return false()
+    wanted = {name.lower() for name in names}
+    return reduce(
+        Column.__or__, (lacks(each) for each in may_lack(frame) if each.name.lower() in wanted), false()
+    )
+
+
+def rejecting(frame: DataFrame, names: Collection[str]) -> DataFrame:
+    """The frame before a step that reads these columns: live updates that lack a value of them are rejected."""
+    if not has_changes(frame):
+        return frame
+    reject = F.when(is_live(frame) & lacking(frame, names), F.lit(LACKS_VALUE))
+    return frame.withColumn(REJECT, F.coalesce(REJECT, reject) if REJECT in frame.columns else reject)
+
+
+def _placeholder(kind: T.DataType) -> str | bytearray | list[str] | None:
+    match kind:
+        case T.StringType():
+            return UNAVAILABLE
+        case T.BinaryType():
+            return bytearray(UNAVAILABLE.encode())
+        case T.ArrayType(elementType=T.StringType()) | T.MapType(keyType=T.StringType()):
+            return [UNAVAILABLE]
+    return None

@@ -13,9 +13,8 @@ from botocore.exceptions import BotoCoreError, ClientError
 from calve.config.job import Catalog, S3Tables
 from calve.http_client import Tokens, ask, bearer
 from calve.secrets import read_secret, value_of
-from lambdas.aws import code_of
+from lambdas.aws import PAGE, REFUSAL, code_of, governs, grants_on, principal_of
 from lambdas.doctor.finding import Finding
-from lambdas.lake_formation import PAGE, REFUSAL, governs, grants_on, principal_of
 
 Client = Callable[[str], Any]
 DENIED = ("AccessDenied", "AccessDeniedException", "UnauthorizedOperation", "403")

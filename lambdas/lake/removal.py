@@ -20,7 +20,7 @@ from calve.names import OWNER_TAG
 from lambdas.aws import tolerating
 from lambdas.custom_resource import handler_of, stack_status
 from lambdas.function import from_properties
-from lambdas.lake.key import key_of
+from lambdas.lake.adoption import key_of
 from lambdas.lake_tables import databases_of
 
 SERVICE = "lake_removal"

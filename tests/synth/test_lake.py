@@ -1,6 +1,6 @@
 import json
 
-from lambdas.lake.key import TAGS_S
+from lambdas.lake.adoption import TAGS_S
 from tests.synth.conftest import text
 
 LAKE = "Custom::CalveLake"

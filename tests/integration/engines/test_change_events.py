@@ -22,7 +22,7 @@ from glue_jobs.columns.arrow_types import arrow_type
 from glue_jobs.columns.expressions import DECODED, IDLE, TOMBSTONE
 from glue_jobs.decode.machines.change_events import Events, lacking
 from glue_jobs.process.workers import map_in_arrow
-from glue_jobs.transform.unavailable import lacks_values as lacks_values_by_rows
+from glue_jobs.transform.row_columns import lacks_values as lacks_values_by_rows
 from tests.columnar import plain
 from tests.spark_decoder.change_events import is_bad, tombstones_and_idle, with_rows
 

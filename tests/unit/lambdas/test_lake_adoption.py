@@ -7,8 +7,7 @@ from moto import mock_aws
 
 from calve.errors import ConfigError
 from lambdas.function import from_properties
-from lambdas.lake.adoption import Clients, Lake, adopt
-from lambdas.lake.key import TAGS_S, keep_key
+from lambdas.lake.adoption import TAGS_S, Clients, Lake, adopt, keep_key
 from tests.unit.lambdas.job_control.world import Clock
 
 ACCOUNT = "123456789012"

@@ -8,11 +8,11 @@ from botocore.exceptions import ClientError
 from moto import mock_aws
 
 from calve.errors import ConfigError
+from lambdas.aws import EVERYBODY, governs
 from lambdas.function import from_properties
 from lambdas.lake.adoption import Clients as LakeClients
 from lambdas.lake.adoption import adopt
 from lambdas.lake.formation import LATE_S, Clients, Grants, keep, revoke
-from lambdas.lake_formation import EVERYBODY, governs
 from tests.unit.lambdas.job_control.world import Clock
 from tests.unit.lambdas.test_lake_adoption import LAKE
 
