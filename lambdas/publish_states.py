@@ -46,6 +46,7 @@ class Target(StrEnum):
     SNOWFLAKE = "snowflake"
     ICEBERG_REST = "iceberg_rest"
     DELTA = "delta"
+    OPENLINEAGE = "openlineage"
 
 
 class State(StrEnum):
@@ -64,6 +65,7 @@ class PublishState:
     table: `database.table` in Glue. since_ms: when this state began. uuid: of the Iceberg table that calve published; None: none.
     metadata_location, snapshot_id: what the target shows, if known.
     lag_s: from the newest commit that the target shows until it showed it.
+    sent, sent_ms: a digest of the last events of lineage, and their time.
     """
 
     target: Target
@@ -75,6 +77,8 @@ class PublishState:
     metadata_location: str | None = None
     snapshot_id: str | None = None
     lag_s: float | None = None
+    sent: str | None = None
+    sent_ms: int | None = None
 
     def become(self, state: State, now_ms: int, reason: str | None = None, **changes: Any) -> Self:
         """The same table in this state; `since_ms` changes only with the state."""
@@ -210,6 +214,7 @@ def _state(item: dict[str, Any]) -> PublishState | None:
             "state": State(texts["state"]),
             "since_ms": int(item["since_ms"]["N"]),
             "lag_s": float(item["lag_s"]["N"]) if "lag_s" in item else None,
+            "sent_ms": int(item["sent_ms"]["N"]) if "sent_ms" in item else None,
         }
     )
 

@@ -114,6 +114,19 @@ class Delta(_Sorted):
 
 
 @dataclass(frozen=True, slots=True)
+class OpenLineage(_Sorted):
+    """A receiver of OpenLineage events, by HTTP. secret: a reference to `api_key`; None: it asks for none.
+
+    endpoint: the path below `url`. namespace: of the jobs in the events.
+    """
+
+    url: str
+    namespace: str
+    endpoint: str = "api/v1/lineage"
+    secret: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class Publish:
     """What is published. tables: without dead letters, and tables of patterns; patterns: expressions for their names."""
 
@@ -122,6 +135,7 @@ class Publish:
     snowflake: Snowflake | None = None
     iceberg_rest: IcebergRest | None = None
     delta: Delta | None = None
+    openlineage: OpenLineage | None = None
 
 
 Window = Literal["previous_day", "previous_week", "previous_month"]

@@ -96,6 +96,11 @@ DELTA_FOLLOWED = Metric("DeltaFollowed", "Count", _DELTA, _FUNCTION)
 DELTA_LAG = Metric("DeltaLag", "Seconds", _DELTA, _FUNCTION)
 DELTA_FAILED = Metric("DeltaFailed", "Count", _DELTA, _FUNCTION)
 
+_LINEAGE = Function("lineage")
+LINEAGE_FOLLOWED = Metric("LineageFollowed", "Count", _LINEAGE, _FUNCTION)
+LINEAGE_LAG = Metric("LineageLag", "Seconds", _LINEAGE, _FUNCTION)
+LINEAGE_FAILED = Metric("LineageFailed", "Count", _LINEAGE, _FUNCTION)
+
 _SNOWFLAKE = Function("snowflake_refresh")
 SNOWFLAKE_LAG = Metric("SnowflakeLag", "Seconds", _SNOWFLAKE, _DEPLOYMENT)
 SNOWFLAKE_FAILED = Metric("SnowflakeFailed", "Count", _SNOWFLAKE, _DEPLOYMENT)

@@ -364,6 +364,7 @@ def needed_by_a_deploy(values: Mapping[str, Any], stack: StackDefaults) -> Itera
         ("masking", "secret"),
         ("lake", "catalog", "secret"),
         ("publish", "iceberg_rest", "secret"),
+        ("publish", "openlineage", "secret"),
         ("publish", "iceberg_rest", "bootstrap", "secret"),
     )
     for path in secrets:

@@ -36,7 +36,7 @@ from calve.config.job import (
     part_name,
     part_of,
 )
-from calve.config.publishing import Delta, Emit, Export, Publish
+from calve.config.publishing import Delta, Emit, Export, OpenLineage, Publish
 from calve.config.publishing import Measure as ExportMeasure
 from calve.config.steps import Route
 from calve.config.topics import name_pattern
@@ -187,8 +187,10 @@ def _table(name: str, table: TableSection, checked: Configuration, folder: Path)
         ),
         emit=_emit(table),
     )
-    by_name = checked.publish is not None and checked.publish.delta is not None
-    return replace(found, maintenance=replace(found.maintenance, one_name=by_name))
+    publish = checked.publish
+    by_name = publish is not None and publish.delta is not None
+    lineage = publish is not None and publish.openlineage is not None
+    return replace(found, lineage=lineage, maintenance=replace(found.maintenance, one_name=by_name))
 
 
 def _mode(table: TableSection) -> dict[str, Any]:
@@ -340,11 +342,14 @@ def _publish(checked: Configuration, jobs: Sequence[Job]) -> Publish | None:
     section = checked.publish
     if section is None:
         return None
-    snowflake, iceberg_rest = section.snowflake, section.iceberg_rest
+    snowflake, iceberg_rest, lineage = section.snowflake, section.iceberg_rest, section.openlineage
     return Publish(
         tables=tuple(TableName(job.lake.database, table.name) for job in jobs for table in job.tables),
         patterns=tuple(name_pattern(table.name) for job in jobs for table in job.patterns),
         snowflake=snowflake.resolved(checked.name, jobs[0].lake.database) if snowflake else None,
         iceberg_rest=iceberg_rest.resolved() if iceberg_rest else None,
         delta=Delta() if section.delta else None,
+        openlineage=resolved(OpenLineage, lineage, namespace=lineage.namespace or checked.name)
+        if lineage
+        else None,
     )

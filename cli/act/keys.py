@@ -83,6 +83,8 @@ def named(deployment: Deployment) -> Iterator[tuple[str, str]]:
     if snowflake := publish.snowflake:
         uses.append(("snowflake, deploys", snowflake.secret))
         uses.append(("snowflake, catalog", snowflake.open_catalog.secret if snowflake.open_catalog else None))
+    if publish.openlineage:
+        uses.append(("openlineage", publish.openlineage.secret))
     if rest := publish.iceberg_rest:
         uses.append(("iceberg_rest", rest.secret))
         uses.append(("iceberg_rest, deploys", rest.bootstrap.secret if rest.bootstrap else None))

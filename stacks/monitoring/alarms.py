@@ -177,6 +177,18 @@ def of_delta(board: Board, delta: Followers) -> None:
     board.put_aside("delta-messages-failed", delta.feed.failed, not_followed)
 
 
+def of_lineage(board: Board, lineage: Followers) -> None:
+    """OpenLineage events that do not arrive."""
+    name = lineage.reconcile.function.function_name
+    failed = "Lineage of tables is not sent: calve status says which, and why."
+    not_compared = "The function that sends lineage failed."
+    not_followed = "Commits could not be followed for lineage."
+    measure = measured(listed.LINEAGE_FAILED, "Maximum", function=name)
+    board.alarm("lineage-failed", measure, failed, periods=TWO_LOOKS)
+    board.errors("lineage-reconcile-errors", lineage.reconcile, not_compared)
+    board.put_aside("lineage-messages-failed", lineage.feed.failed, not_followed)
+
+
 def of_snowflake(board: Board, snowflake: SnowflakePublisher) -> None:
     of = {"deployment": board.deployment.name}
     late_s = board.deployment.alerts.published_late_s

@@ -57,6 +57,8 @@ class MonitoringStack(Stack):
             alarms.of_catalog(board, publish.catalog)
         if publish and publish.delta:
             alarms.of_delta(board, publish.delta)
+        if publish and publish.lineage:
+            alarms.of_lineage(board, publish.lineage)
         if publish and publish.snowflake:
             alarms.of_snowflake(board, publish.snowflake)
         rotations = dict(keys.rotations) if keys else {}

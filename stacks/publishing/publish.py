@@ -1,4 +1,4 @@
-"""Tables in Snowflake, in an Iceberg REST catalog and as Delta. Stateless: all of it can be made again from the lake."""
+"""Tables in Snowflake, in an Iceberg REST catalog and as Delta, and their lineage. All of it can be made again from the lake."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from aws_cdk import CfnOutput, CustomResource, Duration, Stack, aws_dynamodb, aw
 from constructs import Construct
 
 from calve.config.deployment import Deployment
-from calve.config.publishing import CatalogBootstrap, Delta, IcebergRest, Publish
+from calve.config.publishing import CatalogBootstrap, Delta, IcebergRest, OpenLineage, Publish
 from stacks.base.function import Function, Site, custom_resource, invoke
 from stacks.base.lake_formation import grants
 from stacks.base.resources import (
@@ -161,6 +161,27 @@ def delta_logs(scope: Construct, site: Site, publish: Publish, states: aws_dynam
     return followers(scope, site, publish, states, following)
 
 
+def lineage(
+    scope: Construct, site: Site, publish: Publish, receiver: OpenLineage, states: aws_dynamodb.Table
+) -> Followers:
+    """What sends OpenLineage events. `scope`: its own."""
+    secret = secret_arn(receiver.secret) if receiver.secret else None
+    following = Following(
+        code="lineage",
+        kind="Lineage",
+        id="Receiver",
+        says="Every table's lineage is sent when it changes",
+        environment={"LINEAGE": receiver.to_json(), "ACCOUNT": Stack.of(scope).account},
+        properties={"Deployment": site.deployment.name},
+        statements=[
+            allow(["s3:GetObject"], site.lake.metadata(), because="the metadata files of all tables"),
+            *site.lake.key("kms:Decrypt", through_s3=True),
+            *([allow(["secretsmanager:GetSecretValue"], [secret])] if secret else []),
+        ],
+    )
+    return followers(scope, site, publish, states, following)
+
+
 def _published(deployment: Deployment, publish: Publish) -> dict[str, object]:
     """As `lambdas.publish_states.Published`. If databases are named after clusters, tables are known by name alone."""
     per_cluster = deployment.lake.namespace == "cluster_id"
@@ -212,10 +233,10 @@ def catalog_bootstrap(
 
 
 class PublishStack(Stack):
-    """Snowflake, an Iceberg REST catalog and Delta logs, if they are configured.
+    """Snowflake, an Iceberg REST catalog, Delta logs and lineage, if they are configured.
 
     states: how far each table is at each target; see `lambdas/publish_states.py`. catalog: synchronizes an Iceberg REST
-    catalog. delta: writes Delta logs. snowflake: refreshes tables in Snowflake.
+    catalog. delta: writes Delta logs. lineage: sends OpenLineage events. snowflake: refreshes tables in Snowflake.
     """
 
     def __init__(self, scope: Construct, id: str, site: Site, publish: Publish) -> None:
@@ -229,6 +250,10 @@ class PublishStack(Stack):
         self.delta: Followers | None = None
         if publish.delta:
             self.delta = delta_logs(Construct(self, "Delta"), site, publish, self.states)
+        self.lineage: Followers | None = None
+        if publish.openlineage:
+            within = Construct(self, "Lineage")
+            self.lineage = lineage(within, site, publish, publish.openlineage, self.states)
         self.snowflake: SnowflakePublisher | None = None
         if publish.snowflake:
             shown = publish.snowflake, publish.tables

@@ -20,6 +20,7 @@ from calve.config.publishing import (
     Delta,
     Export,
     IcebergRest,
+    OpenLineage,
     Publish,
     Snowflake,
     Warehouse,
@@ -95,6 +96,7 @@ MADE = Deployment(
         iceberg_rest=CATALOG,
         snowflake=SNOWFLAKE,
         delta=Delta(),
+        openlineage=OpenLineage("https://lineage.example.com", "trading", secret="aws:calve/lineage"),
     ),
 )
 

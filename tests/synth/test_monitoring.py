@@ -84,7 +84,7 @@ def test_each_trouble_has_an_alarm_that_mails(synthesized):
     of_running |= {"watchdog-errors"}
     of_keys = {f"{keys}-keys-not-rotated" for keys in ("kafka", "emit", "registry", "link", "snowflake")}
     followed = ("failed", "reconcile-errors", "messages-failed")
-    of_catalog = {f"{target}-{what}" for target in ("catalog", "delta") for what in followed}
+    of_catalog = {f"{target}-{what}" for target in ("catalog", "delta", "lineage") for what in followed}
     of_snowflake = {
         f"snowflake-{what}" for what in ("failed", "lag", "stuck", "not-reconciled", "messages-failed")
     }

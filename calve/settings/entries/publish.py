@@ -170,16 +170,26 @@ class DeltaSection(Section):
     """A Delta log beside each table, over the same files; see docs/iceberg_rest.md#delta."""
 
 
+class OpenLineageSection(Section):
+    """A receiver of OpenLineage events; see docs/announcements.md#lineage."""
+
+    url: fields.Url
+    endpoint: fields.Text = "api/v1/lineage"
+    secret: fields.Secret | None = None
+    namespace: fields.Text | None = None
+
+
 class PublishSection(Section):
     """Who else gets the tables. Absent: they are in Glue alone."""
 
     snowflake: SnowflakeSection | None = None
     iceberg_rest: IcebergRestSection | None = None
     delta: DeltaSection | None = None
+    openlineage: OpenLineageSection | None = None
 
     def problems(self) -> Iterator[Problem]:
-        if self.snowflake is None and self.iceberg_rest is None and self.delta is None:
-            fix = "name `snowflake:`, `iceberg_rest:` or `delta: {}`, or remove `publish`"
+        if not any(getattr(self, name) for name in type(self).model_fields):
+            fix = "name `snowflake:`, `iceberg_rest:`, `delta: {}` or `openlineage:`, or remove `publish`"
             yield Problem((), "names nothing to publish to", fix)
 
 

@@ -59,7 +59,7 @@ ZONES = 2
 DEPLOYMENT_ALARMS = 3  # starts of jobs and of maintenance that were dropped, and those that failed
 JOB_ALARMS, CONTINUOUS_ALARMS, EXPORTS_ALARMS, LINK_ALARMS = 8, 3, 3, 2
 JOB_METRICS, TABLE_METRICS = 6, 3  # without those that only trouble writes
-CATALOG_ALARMS, DELTA_ALARMS, SNOWFLAKE_ALARMS = 3, 3, 6
+CATALOG_ALARMS, DELTA_ALARMS, LINEAGE_ALARMS, SNOWFLAKE_ALARMS = 3, 3, 3, 6
 EXPORT_GB_S = 2 * 60
 MAINTENANCE, MAINTENANCE_WORKERS = "rate(6 hours)", 2
 
@@ -259,6 +259,7 @@ def _alarms(deployment: Deployment) -> int:
     if publish := deployment.publish:
         count += CATALOG_ALARMS if publish.iceberg_rest else 0
         count += DELTA_ALARMS if publish.delta else 0
+        count += LINEAGE_ALARMS if publish.openlineage else 0
         count += SNOWFLAKE_ALARMS if publish.snowflake else 0
     return count
 

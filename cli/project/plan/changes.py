@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, replace
 from calve.config.deployment import Deployment, JobDeployment, Msk, Network, Workers
 from calve.config.engine_choice import MODES
 from calve.config.job import Table
-from calve.config.publishing import Delta, Export, IcebergRest, Publish, Snowflake
+from calve.config.publishing import Delta, Export, IcebergRest, OpenLineage, Publish, Snowflake
 from calve.decoding.field_quarantine import leaves
 from calve.errors import CalveError, Retryable, Suspended
 from calve.modes.switch import described
@@ -193,6 +193,7 @@ PLACE = {
     "iceberg_rest": ("uri", "warehouse", "namespace"),
     "snowflake": ("account", "database", "schema", "tables"),
     "delta": (),
+    "openlineage": (),
 }
 """The keys of a table's place in a target."""
 SHOWN = 10
@@ -204,7 +205,7 @@ def _of_targets(publish: Publish | None, deployed: Mapping[str, DeployedTarget])
         if publish and (wanted := getattr(publish, name)):
             yield _target(name, wanted, publish, gone.pop(name, None))
     for name, target in gone.items():
-        yield Change("publish", name, "-", consequences=tuple(_dropped(target.tables)))
+        yield Change("publish", name, "-", consequences=tuple(_dropped(name, target.tables)))
 
 
 def _target(name: str, wanted: Target, publish: Publish, deployed: DeployedTarget | None) -> Change:
@@ -224,7 +225,7 @@ def _target(name: str, wanted: Target, publish: Publish, deployed: DeployedTarge
     if not found:
         return Change("publish", name, "=")
     moved = [each.key for each in found if each.key in PLACE[name]]
-    consequences = [*_dropped(gone)]
+    consequences = [*_dropped(name, gone)]
     if moved:
         text = f"{', '.join(moved)}: every table leaves its place there and is made in the new one"
         consequences.append(Consequence(text, breaking=True))
@@ -238,8 +239,8 @@ def _unmade(settings: Target) -> dict[str, str]:
     return flat(asdict(settings))
 
 
-def _dropped(tables: Iterable[str]) -> Iterator[Consequence]:
-    if names := _listed(tables):
+def _dropped(name: str, tables: Iterable[str]) -> Iterator[Consequence]:
+    if name != "openlineage" and (names := _listed(tables)):
         yield Consequence(f"{names} can no longer be read there; the data stays in the lake", breaking=True)
 
 
@@ -279,13 +280,16 @@ def bills(deployment: Deployment, deployed: Deployed, load: Load, rates: Rates) 
     rest = next((each for each in targets if isinstance(each, IcebergRest)), None)
     snowflake = next((each for each in targets if isinstance(each, Snowflake)), None)
     delta = next((each for each in targets if isinstance(each, Delta)), None)
+    lineage = next((each for each in targets if isinstance(each, OpenLineage)), None)
     there = replace(
         deployment,
         jobs=jobs,
         msk=Msk() if deployed.cluster else None,
         network=Network() if deployed.endpoints else None,
         exports=tuple(deployed.exports.values()),
-        publish=Publish((), iceberg_rest=rest, snowflake=snowflake, delta=delta) if targets else None,
+        publish=Publish((), iceberg_rest=rest, snowflake=snowflake, delta=delta, openlineage=lineage)
+        if targets
+        else None,
     )
     after = {line.part: line.configured for line in bill(deployment, load, rates).lines}
     lines = bill(there, load, rates).lines if jobs else []

@@ -14,7 +14,7 @@ from pyiceberg.table import Table as IcebergTable
 
 from calve.config.deployment import Deployment
 from calve.config.job import Job, Table
-from calve.config.publishing import Delta, Export, IcebergRest, Snowflake
+from calve.config.publishing import Delta, Export, IcebergRest, OpenLineage, Snowflake
 from calve.config.spark_conf import LEAST_EXECUTORS, OWN_SETTINGS
 from calve.decoding.field_quarantine import fields_in
 from calve.names import DEAD_LETTERS_SUFFIX, TableName, schedule_name
@@ -30,11 +30,12 @@ from lambdas.doctor.lake import ABSENT
 from lambdas.publish_states import PublishStates
 
 _T = TypeVar("_T")
-Target = IcebergRest | Snowflake | Delta
+Target = IcebergRest | Snowflake | Delta | OpenLineage
 TARGETS: dict[str, tuple[str, Callable[[str], Target]]] = {
     "iceberg_rest": ("CATALOG", IcebergRest.from_json),
     "snowflake": ("SNOWFLAKE", Snowflake.from_json),
     "delta": ("DELTA", Delta.from_json),
+    "openlineage": ("LINEAGE", OpenLineage.from_json),
 }
 """By key below `publish`: the variable of its functions with its settings, and how to read them."""
 

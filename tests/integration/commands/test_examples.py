@@ -54,6 +54,7 @@ from tests.integration.support.proofs import assert_proved
 from tests.integration.support.running import answering, running
 from tests.integration.support.servers.guid_registry import GuidRegistry
 from tests.integration.support.servers.registry_gate import RegistryGate
+from tests.standins import openlineage
 from tests.standins.mirror.__main__ import files
 from tests.standins.mirror.server import mirror, second_cluster
 
@@ -325,6 +326,28 @@ def test_delta(engine: Engine, tmp_path: Path) -> None:
         "cents": 121_180,
     }
     destroy(made, progress)
+
+
+@pytest.mark.long
+def test_lineage(engine: Engine, tmp_path: Path) -> None:
+    """The commands of its README, but for names and the way to the stack."""
+    name, file = f"lineage{uuid.uuid4().hex[:6]}", tmp_path / "calve.yaml"
+    folder = EXAMPLES / "lineage"
+    text = (folder / "calve.yaml").read_text()
+    text = text.replace("name: lineage", f"name: {name}").replace("topic: orders", f"topic: orders-{name}")
+    (tmp_path / "order.json").write_text((folder / "order.json").read_text())
+    with openlineage.serving(key=None) as receiver:
+        file.write_text(text.replace("http://127.0.0.1:5050", receiver.url))
+        [job] = load_jobs(file)
+        assert script("lineage", "orders").send(job) == 100
+        made, progress = App(engine.stack, file), LineProgress(lambda _: None)
+        replace(made, context={"delete_data": f"yes-delete-{name}"}).deploy(progress)
+        assert run_deployed(engine.stack, f"{name}-main", Console(), drain=True, memory="1g", quick=True) == 0
+        until(lambda: bool(receiver.of(f"{name}.orders")), seconds=90)
+        (event,) = receiver.of(f"{name}.orders")
+        shown = "\n".join(script("lineage", "receive").lines(event)).replace(name, "lineage")
+        assert shown.replace("orders-lineage", "orders") in (folder / "README.md").read_text()
+        destroy(made, progress)
 
 
 @pytest.mark.long

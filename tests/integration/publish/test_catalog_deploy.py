@@ -11,6 +11,8 @@ import pytest
 from pyiceberg.exceptions import NoSuchNamespaceError, NoSuchTableError
 from pyiceberg.table import Table
 
+from calve.outputs.origins import Origins
+from calve.table.summary import ORIGINS
 from cli.console import Console
 from cli.embedded import aws
 from cli.embedded.stack import Stack
@@ -32,6 +34,8 @@ from tests.integration.support.servers.rest_catalogs import (
     behind_oauth,
 )
 from tests.polaris import ADMIN, CATALOG, Polaris, Serving
+from tests.standins import openlineage
+from tests.standins.openlineage import KEY, Receiver
 
 USERS = "  users: {topic: users}"
 
@@ -42,24 +46,36 @@ def published(stack: Stack, tmp_path: Path) -> Iterator[Published]:
         yield made
 
 
+@pytest.fixture
+def receiver() -> Iterator[Receiver]:
+    with openlineage.serving() as made:
+        yield made
+
+
 @pytest.mark.long
-def test_a_commit_reaches_catalog_and_delta_log_and_the_end_of_a_deployment_leaves_what_was_there(
-    published: Published, tmp_path: Path
+def test_a_commit_reaches_every_target_and_the_end_of_a_deployment_leaves_what_was_there(
+    published: Published, tmp_path: Path, receiver: Receiver
 ) -> None:
     reader = published.reader()
     reader.create_namespace("before")
     settings = {"uri": published.uri, "namespace": "market", "secret": "aws:NAME/catalog", "scope": SCOPE}
-    deployed = Deployed(published, tmp_path, {"iceberg_rest": settings, "delta": {}})
-    deployed.keep({"client_id": CLIENT, "client_secret": SECRET})
+    lineage = {"url": receiver.url, "secret": "aws:NAME/catalog"}
+    targets = {"iceberg_rest": settings, "delta": {}, "openlineage": lineage}
+    deployed = Deployed(published, tmp_path, targets)
+    deployed.keep({"client_id": CLIENT, "client_secret": SECRET, "api_key": KEY})
     trades, users = published.table("trades"), published.table("users")
     deployed.deploy(USERS)
     assert deployed.are(State.PENDING, "trades")
 
+    with trades.transaction() as change:
+        change.set_properties({ORIGINS: Origins("trades", "broker:9092", {}, {}).to_json()})
     deployed.announce("trades")
     until(lambda: deployed.are(State.SYNCED, "trades"), seconds=60)
     assert len(reader.load_table(("market", "trades")).scan().to_arrow()) == 3
     assert published.duckdb().sql("select count(*) from published.market.trades").fetchone() == (3,)
     assert as_delta(published, trades) == {3}
+    (event,) = receiver.of(f"{published.database}.trades")
+    assert [each["name"] for each in event["inputs"]] == ["trades"]
     append(trades)
     deployed.announce("trades")
     until(lambda: len(reader.load_table(("market", "trades")).scan().to_arrow()) == 6, seconds=60)
@@ -71,12 +87,12 @@ def test_a_commit_reaches_catalog_and_delta_log_and_the_end_of_a_deployment_leav
 
     assert deployed.planned() == {("=", False)}
     deployed.write()
-    assert deployed.planned() == {("~", True)}
+    assert deployed.planned() == {("~", True), ("~", False)}
     deployed.deploy()  # users are published no more
     with pytest.raises(NoSuchTableError):
         reader.load_table(("market", "users"))
     assert len(users.refresh().scan().to_arrow()) == 3
-    assert deployed.states_of("users") == [None, None]
+    assert deployed.states_of("users") == [None, None, None]
     s3 = deployed.client("s3")
     assert DeltaLog(s3, users.location()).read().version == -1
 
