@@ -10,6 +10,7 @@ from typing import Any
 import boto3
 import pytest
 from botocore.exceptions import ClientError
+from openlineage.client.serde import Serde
 from pyiceberg.table import Table
 
 from calve.config.publishing import OpenLineage
@@ -17,6 +18,7 @@ from calve.names import TableName
 from calve.outputs.origins import Origin, Origins
 from calve.table.summary import ORIGINS
 from lambdas.lineage import handler
+from lambdas.lineage.events import Described, Glue
 from lambdas.publish_states import PublishState, PublishStates, State, Target
 from tests.alarms import embedded, failed, goes_off, put_aside
 from tests.standins import openlineage
@@ -147,10 +149,23 @@ def test_new_rows_are_sent_once_an_hour_and_other_origins_at_once(scene: Scene) 
     scene.clock_ms += HOUR_MS
     handler.reconcile({}, Context())
     assert scene.rows == [3, 6], "a table without new rows has no new run"
+    scene.commit(1)
+    scene.feed()
     scene.commit(0, replace(OF_TRADES, rows=()))
     scene.feed()
-    assert len(scene.rows) == 3
+    assert scene.rows == [3, 6, 1, 0]
     assert scene.receiver.events[-1]["outputs"][0]["facets"]["columnLineage"]["dataset"] == []
+
+
+def test_rewritten_rows_are_not_new(scene: Scene) -> None:
+    table = scene.commit(3)
+    table.append(table.scan().to_arrow())
+    metadata = json.loads(table.metadata.model_dump_json()) | {"location": "s3://lake/trading/trades"}
+    metadata["snapshots"][-1]["summary"]["operation"] = "replace"  # as a compaction's
+    described = Described.of(TRADES, metadata, Glue("us-east-1", "123456789012"), "trading")
+    assert described is not None
+    end = json.loads(Serde.to_json(described.events(None)[1]))
+    assert end["outputs"][0]["outputFacets"]["outputStatistics"]["rowCount"] == 3
 
 
 def test_an_event_that_is_sent_again_is_the_same_run(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
