@@ -13,7 +13,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from calve.names import SYSTEM_COLUMN
-from calve.table.digests import together
+from calve.table.digests import Sum, together
 from glue_jobs.columns.arrow_types import FIELD_ID
 from glue_jobs.columns.digest import hashes_of, sums_of
 
@@ -136,6 +136,74 @@ def test_the_hash_is_that_of_the_reference_also_of_a_part_of_a_batch(
     expected = reference(batch)
     assert hashes_of(batch).tolist() == expected
     assert hashes_of(batch.slice(first)).tolist() == expected[first:]
+
+
+SIZES = [
+    *([size] * 9 for size in (0, 1, 7, 8, 9, 15, 16, 17)),
+    [0, 3, 8] * 9,
+    [9, 16, 2] * 9,
+    [*range(42)] * 2,
+]
+
+
+@pytest.mark.parametrize("sizes", SIZES, ids=str)
+@pytest.mark.parametrize("nulls", [False, True])
+def test_texts_of_all_sizes_have_the_hash_of_the_reference(sizes: list[int], nulls: bool) -> None:
+    """Texts of one size, short ones and others have loops of their own; the last texts of a column, too."""
+    texts = [bytes((37 * n + at) % 256 for at in range(size)) for n, size in enumerate(sizes)]
+    rows: list[dict[str, Any]] = [
+        {"bytes": None if nulls and n % 3 == 1 else each} for n, each in enumerate(texts)
+    ]
+    batch = placed(rows, [FIELDS[6]])
+    assert hashes_of(batch).tolist() == reference(batch)
+    assert hashes_of(batch.slice(2, 5)).tolist() == reference(batch)[2:7]
+
+
+def test_the_hashes_of_existing_tables_stay() -> None:
+    row: dict[str, Any] = {
+        "long": -7,
+        "int": 20_000,
+        "double": 1.25,
+        "float": -0.5,
+        "decimal": Decimal("-12345678901234.56"),
+        "text": "amber basalt cedar delta",
+        "bytes": b"nine byte",
+        "fixed": b"abc",
+        "flag": True,
+        "list": [{"x": 1}, None, {"x": None}],
+        "map": [("a", 1), ("b", None)],
+        "struct": {"a": "x", "b": None},
+    }
+    assert sums_of(placed([row, {}, row, row])) == {
+        0: Sum(2, 2_826_682_948_427_238_193, 0, 2),
+        1: Sum(2, 2_539_864_733_201_601_891, 0, 2),
+    }
+
+
+OTHERS: list[tuple[pa.DataType, pa.DataType, list[Any]]] = [
+    (pa.int8(), pa.int64(), [-3, None, 100]),
+    (pa.uint16(), pa.int64(), [65_535, 0, None]),
+    (pa.float16(), pa.float64(), [np.float16(0.5), None]),
+    (pa.decimal32(9, 2), pa.decimal128(9, 2), [Decimal("-1.25"), None]),
+    (pa.time64("us"), pa.int64(), [5, None]),
+    (pa.dictionary(pa.int8(), pa.string()), pa.string(), ["red", "green", None, "red"]),
+    (pa.string_view(), pa.string(), ["a longer text than a view holds", None]),
+    (pa.uuid(), pa.binary(16), [bytes(range(16)), None]),
+    (pa.null(), pa.string(), [None, None]),
+    (pa.large_list(ITEM), pa.list_(ITEM), [[{"x": 1}, {"x": 2}], None, []]),
+    (pa.struct([field(61, "x", pa.int8())]), pa.struct([field(61, "x", pa.int32())]), [{"x": 1}, None]),
+]
+
+
+@pytest.mark.parametrize(("kind", "plain", "values"), OTHERS, ids=lambda each: str(each)[:20])
+def test_another_form_of_the_same_values_has_the_same_hash(
+    kind: pa.DataType, plain: pa.DataType, values: list[Any]
+) -> None:
+    found = [
+        hashes_of(placed([{"a": each} for each in values], [field(60, "a", each_kind)])).tolist()
+        for each_kind in (kind, plain)
+    ]
+    assert found[0] == found[1]
 
 
 @given(ROWS, st.randoms())
