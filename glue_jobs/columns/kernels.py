@@ -73,8 +73,10 @@ class Locator:
             defined = getattr(value, "_defn", value)  # of an intrinsic
             if (kernel := self.stamps.get(getattr(value, "py_func", None))) is not None:
                 sources.append(f"{name} {kernel}")
-            elif isinstance(value, int | float | np.number | np.ndarray):
-                sources.append(f"{name} {np.asarray(value).tobytes().hex()}")
+            elif isinstance(value, np.number | np.ndarray):
+                sources.append(f"{name} {value.tobytes().hex()}")
+            elif isinstance(value, int | float):  # an array of a number above 64 bits has its address
+                sources.append(f"{name} {value!r}")
             elif inspect.isfunction(defined) and defined.__module__ != function.__module__:
                 sources.append(f"{name} {_source(defined)}")
         self.stamps[function] = self._stamp = sha256("\n".join(sources).encode()).hexdigest()

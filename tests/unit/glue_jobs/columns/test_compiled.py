@@ -12,6 +12,8 @@ import pytest
 KERNEL = """
 from glue_jobs.columns.kernels import BYTES, kernel
 
+LARGE = 1 << 64
+
 @kernel((BYTES,))
 def first(data):
     return data[0]
