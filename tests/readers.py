@@ -8,21 +8,27 @@ from __future__ import annotations
 import sys
 
 from tests.combinations import MODES
-from tests.integration.support.readers import OF_DELTA, OF_ICEBERG
+from tests.integration.support.readers import FAULTS, OF_DELTA, OF_ICEBERG, SERVERS
 
 FORMATS = (2, 3)
 
 
 def table() -> str:
     """The table, and the faults below it."""
-    faults = {name: each.fault for name, each in OF_ICEBERG.items()}
-    faults |= {f"{name}, by the Delta log": "" for name in OF_DELTA}
-    numbers = {fault: number for number, fault in enumerate(filter(None, faults.values()), 1)}
+    numbers = {fault.words: number for number, fault in enumerate(FAULTS.values(), 1)}
+
+    def cell(name: str, mode: str, version: int) -> str:
+        fault = FAULTS.get(name)
+        if fault is None or not fault.met(mode, version):
+            return "same"
+        return f"{fault.verdict} ({numbers[fault.words]})"
+
     lines = [f"| reader | format | {' | '.join(MODES)} |", f"| --- | --- |{' --- |' * len(MODES)}"]
-    for name, fault in faults.items():
-        cell = f"same ({numbers[fault]})" if fault else "same"
-        lines += [f"| {name} | {version} | {' | '.join([cell] * len(MODES))} |" for version in FORMATS]
-    return "\n".join([*lines, "", *(f"{number}. {fault}." for fault, number in numbers.items())]) + "\n"
+    for name in (*OF_ICEBERG, *SERVERS, *(f"{each}, by the Delta log" for each in OF_DELTA)):
+        for version in FORMATS:
+            cells = " | ".join(cell(name, mode, version) for mode in MODES)
+            lines.append(f"| {name} | {version} | {cells} |")
+    return "\n".join([*lines, "", *(f"{number}. {words}." for words, number in numbers.items())]) + "\n"
 
 
 if __name__ == "__main__":

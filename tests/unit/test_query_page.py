@@ -5,7 +5,6 @@ tests/integration/commands/test_query_page.py.
 from __future__ import annotations
 
 import shlex
-from configparser import ConfigParser
 
 import duckdb
 import pytest
@@ -14,9 +13,9 @@ from sqlglot import exp
 
 from tests.query_page import PAGE, Snippet, snippets
 
-RUN = {"console", "python", "python spark", "sql spark"}
-DIALECTS = ("athena", "trino", "snowflake")
-PARSED = {f"sql {dialect}" for dialect in (*DIALECTS, "duckdb")} | {"properties"}
+RUN = {"console", "properties", "python", "python spark", "sql spark", "sql trino"}
+DIALECTS = ("athena", "snowflake")
+PARSED = {f"sql {dialect}" for dialect in (*DIALECTS, "duckdb")}
 
 
 def parsed(kind: str) -> list[Snippet]:
@@ -48,13 +47,6 @@ def test_what_duckdb_attaches_is_sql_of_duckdb() -> None:
     with duckdb.connect() as connection:
         for snippet in parsed("sql duckdb"):
             assert len(connection.extract_statements(snippet.text)) == len(snippet.statements)
-
-
-def test_the_catalog_of_trino_is_properties() -> None:
-    for snippet in parsed("properties"):
-        found = ConfigParser(delimiters=("=",))
-        found.read_string("[catalog]\n" + snippet.text)
-        assert found["catalog"]["connector.name"] == "iceberg"
 
 
 def test_a_shell_can_read_the_commands() -> None:

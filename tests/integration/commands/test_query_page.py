@@ -26,6 +26,7 @@ from glue_jobs.ingest import openers_of
 from tests.integration.support.engine import Engine
 from tests.integration.support.records.keyed import BY_RECORD_KEY
 from tests.query_page import Snippet, snippets
+from tests.standins.trino.server import trino
 
 pytestmark = [pytest.mark.xdist_group("query_page"), pytest.mark.full]
 DATABASE = "query_page"
@@ -138,6 +139,23 @@ def test_the_sql_and_the_programs_of_the_page_for_spark(
         for statement in snippet.statements
     ]
     assert counts == [2, 1, 1, 3, 1, 4]
+
+
+def test_the_sql_and_the_catalog_of_the_page_for_trino(page: Page, tmp_path: Path) -> None:
+    [catalog] = run("properties")
+    with trino(page.engine.stack, tmp_path, page.here(catalog.text)) as server:
+        answers = [
+            server.rows(page.here(statement))
+            for snippet in run("sql trino")
+            for statement in snippet.statements
+        ]
+    by_symbol, first, old, offsets, history, letters = answers
+    assert {(each["symbol"], each["trades"]) for each in by_symbol} == {("S0", 6), ("S1", 6)}
+    assert first == [{"_col0": 6}]
+    assert [each["userid"] for each in old] == ["u0"]
+    assert {tuple(each.values()) for each in offsets} == {(0, 6), (1, 6)}
+    assert len(history) >= 2
+    assert letters == [{"reason": "bad_magic", "_col1": 2}]
 
 
 def test_a_spark_session_that_stays_sees_what_is_new(page: Page) -> None:

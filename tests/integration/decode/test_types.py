@@ -99,6 +99,27 @@ NESTED = record(
         "A", b=record("B", c={"type": "array", "items": record("C", d={"type": "map", "values": "long"})})
     ),
 ) | {"namespace": "test"}
+HOME = {"street": "Gedimino 1", "zip": None}
+FULL: Row = {
+    "home": HOME,
+    "work": {"street": None, "zip": -1},
+    "others": [HOME, None, HOME],
+    "by_name": {"a": HOME, "": {"street": "", "zip": 0}},
+    "tags": [[], ["x", None]],
+    "scores": {"high": 1.5, "none": None},
+    "side": "SELL",
+    "other_side": "BUY",
+    "deep": {"b": {"c": [{"d": {"k": 2**63 - 1}}, {"d": {}}]}},
+}
+EMPTY: Row = FULL | {
+    "work": None,
+    "others": [],
+    "by_name": {},
+    "tags": [],
+    "scores": {},
+    "other_side": None,
+    "deep": {"b": {"c": []}},
+}
 
 
 def test_flat_types_keep_their_values_and_extremes(engine: Engine) -> None:
@@ -134,23 +155,9 @@ def _written(name: str, value: Any) -> Any:
 
 def test_nested_types_keep_their_values(engine: Engine) -> None:
     topic = engine.topic(partitions=1, schema=json.dumps(NESTED))
-    address = {"street": "Gedimino 1", "zip": None}
-    full = {
-        "home": address,
-        "work": {"street": None, "zip": -1},
-        "others": [address, None, address],
-        "by_name": {"a": address, "": {"street": "", "zip": 0}},
-        "tags": [[], ["x", None]],
-        "scores": {"high": 1.5, "none": None},
-        "side": "SELL",
-        "other_side": "BUY",
-        "deep": {"b": {"c": [{"d": {"k": 2**63 - 1}}, {"d": {}}]}},
-    }
-    empty = full | {"work": None, "others": [], "by_name": {}, "tags": [], "scores": {}, "other_side": None}
-    empty["deep"] = {"b": {"c": []}}
-    engine.produce(topic, [full, empty])
+    engine.produce(topic, [FULL, EMPTY])
     engine.drain(engine.target(topic))
-    assert [_maps(row) for row in read(engine, topic)] == [full, empty]
+    assert [_maps(row) for row in read(engine, topic)] == [FULL, EMPTY]
     assert_proved(proof(engine, topic))
 
 

@@ -9,7 +9,8 @@ import json
 import subprocess
 import sys
 import warnings
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.resources import files
@@ -33,6 +34,10 @@ from cli.look.query.answer import connect
 from lambdas.delta.log import DeltaLog
 from lambdas.delta.snapshots import Lake as LakeFiles
 from lambdas.delta.sync import Mirror
+from tests.combinations import table_of
+from tests.query_page import snippets
+from tests.standins.spark_connect.server import spark_connect
+from tests.standins.trino.server import trino
 
 Row = dict[str, Any]
 Rows = list[str]
@@ -41,7 +46,11 @@ Rows = list[str]
 
 def rows_of(table: pa.Table, as_read: Callable[[Row], Row] = lambda row: row) -> Rows:
     """All rows, in a form that is the same for each reader."""
-    return sorted(repr(_plain(as_read(row))) for row in table.to_pylist())
+    return plain_rows([as_read(row) for row in table.to_pylist()])
+
+
+def plain_rows(rows: list[Row]) -> Rows:
+    return sorted(repr(_plain(row)) for row in rows)
 
 
 def _plain(value: Any) -> Any:
@@ -58,17 +67,19 @@ def _plain(value: Any) -> Any:
 
 
 @dataclass(frozen=True)
-class Reader:
-    """A library that reads an Iceberg table by its metadata.
+class Fault:
+    """What a reader does otherwise than Spark.
 
-    fault: what it reads otherwise than Spark, in words. as_read: a row of Spark's with this fault. fails: whether it cannot read
-    the table, by this fault.
+    words: for the page. as_read: a row of Spark's with this fault. fails: whether it cannot read the table, and says `error`.
+    met: whether the tables of a mode and format show it. verdict: what the page's cells say of it.
     """
 
-    read: Callable[[Lake, TableName], pa.Table]
-    fault: str = ""
+    words: str = ""
     as_read: Callable[[Row], Row] = lambda row: row
     fails: Callable[[IcebergTable], bool] = lambda table: False
+    error: str = ""
+    met: Callable[[str, int], bool] = lambda mode, version: True
+    verdict: str = "same"
 
 
 def loaded(lake: Lake, name: TableName) -> IcebergTable:
@@ -82,22 +93,28 @@ def _columns_at_head(table: IcebergTable) -> int | None:
     return head.schema_id if head else table.schema().schema_id
 
 
-def _by_pyiceberg(lake: Lake, name: TableName) -> pa.Table:
-    return loaded(lake, name).scan().to_arrow()
+def _has_deletion_vectors(table: IcebergTable) -> bool:
+    head = table.current_snapshot()
+    summary = head.summary if head else None
+    return table.format_version == 3 and summary is not None and summary["total-delete-files"] != "0"
 
 
-def _by_duckdb(lake: Lake, name: TableName) -> pa.Table:
+def _by_pyiceberg(lake: Lake, name: TableName) -> Rows:
+    return rows_of(loaded(lake, name).scan().to_arrow())
+
+
+def _by_duckdb(lake: Lake, name: TableName) -> Rows:
     with connect(lake) as connection:
         place = loaded(lake, name).metadata_location
-        return connection.execute("SELECT * FROM iceberg_scan(?)", [place]).to_arrow_table()
+        return rows_of(connection.execute("SELECT * FROM iceberg_scan(?)", [place]).to_arrow_table())
 
 
-def _by_polars(lake: Lake, name: TableName) -> pa.Table:
+def _by_polars(lake: Lake, name: TableName) -> Rows:
     with warnings.catch_warnings(category=pl.exceptions.PerformanceWarning, action="ignore"):
-        return pl.scan_iceberg(loaded(lake, name), reader_override="native").collect().to_arrow()
+        return rows_of(pl.scan_iceberg(loaded(lake, name), reader_override="native").collect().to_arrow())
 
 
-def _by_datafusion(lake: Lake, name: TableName) -> pa.Table:
+def _by_datafusion(lake: Lake, name: TableName) -> Rows:
     table, context = loaded(lake, name), SessionContext()
     table.io.properties |= {
         "s3.access-key-id": aws.ACCESS_KEY,
@@ -106,21 +123,45 @@ def _by_datafusion(lake: Lake, name: TableName) -> pa.Table:
         "s3.path-style-access": "true",
     }
     context.register_table("found", table)
-    return context.sql("SELECT * FROM found").to_arrow_table()
+    return rows_of(context.sql("SELECT * FROM found").to_arrow_table())
 
 
-OF_ICEBERG: Mapping[str, Reader] = {
-    "PyIceberg 0.12": Reader(
-        _by_pyiceberg,
+@contextmanager
+def _by_trino(stack: Stack, folder: Path) -> Iterator[Callable[[TableName], Rows]]:
+    [catalog] = [each.text for each in snippets() if each.kind == "properties"]
+    with trino(stack, folder, catalog.replace("eu-west-1", stack.region)) as server:
+        yield lambda name: plain_rows(server.rows(f"SELECT * FROM glue.{name.database}.{name.table}"))
+
+
+TRINO = "Trino 476"
+OF_ICEBERG: Mapping[str, Callable[[Lake, TableName], Rows]] = {
+    "PyIceberg 0.12": _by_pyiceberg,
+    "DuckDB 1.5": _by_duckdb,
+    "Polars 2.1": _by_polars,
+    "DataFusion 54 with pyiceberg-core 0.11": _by_datafusion,
+}
+SERVERS: Mapping[str, Callable[[Stack, Path], AbstractContextManager[Callable[[TableName], Rows]]]] = {
+    "Spark Connect 4.1": spark_connect,
+    TRINO: _by_trino,
+}
+"""Servers that read, each started by one of these with a folder for its logs."""
+
+FAULTS: Mapping[str, Fault] = {
+    "PyIceberg 0.12": Fault(
         "A list of structs that is null is read as an empty one: for example `_kafka.headers` of a record without headers",
-        lambda row: row | {"_kafka": row["_kafka"] | {"headers": row["_kafka"]["headers"] or []}},
+        as_read=lambda row: row | {"_kafka": row["_kafka"] | {"headers": row["_kafka"]["headers"] or []}},
     ),
-    "DuckDB 1.5": Reader(_by_duckdb),
-    "Polars 2.1": Reader(_by_polars),
-    "DataFusion 54 with pyiceberg-core 0.11": Reader(
-        _by_datafusion,
+    "DataFusion 54 with pyiceberg-core 0.11": Fault(
         "It fails while the newest snapshot lacks columns of the table, for example after a rollback",
         fails=lambda table: _columns_at_head(table) != table.schema().schema_id,
+        error="not found",
+    ),
+    TRINO: Fault(
+        "It fails while a table of format 3 has deletion vectors: from a round that replaces rows until maintenance",
+        fails=_has_deletion_vectors,
+        error="Unexpected PUFFIN file format",
+        met=lambda mode, version: version == 3 and table_of(mode).mode.replaces_rows,
+        verdict="fails",
     ),
 }
 

@@ -4,23 +4,50 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack
 from dataclasses import replace
+from functools import cache, partial
 from typing import Any
 
 import pytest
 
 from calve.config.job import Table
+from calve.names import TableName
+from cli.embedded.stack import Stack
 from glue_jobs.ingest import openers_of
 from glue_jobs.maintenance.tasks import Work
 from tests.combinations import MODES
 from tests.debezium import around
 from tests.integration.modes.test_combinations import ROW, Scene
 from tests.integration.support.engine import Engine
-from tests.integration.support.readers import OF_DELTA, OF_ICEBERG, catch_up, loaded, rows_of
+from tests.integration.support.readers import (
+    FAULTS,
+    OF_DELTA,
+    OF_ICEBERG,
+    SERVERS,
+    TRINO,
+    Fault,
+    Rows,
+    catch_up,
+    loaded,
+    rows_of,
+)
 
 USUAL = {("`upsert`", 2), ("`change_data`", 3)}
 """Cells that `.ci/run` fills; the others need `make test-full`."""
+
+
+Servers = Callable[[str], Callable[[TableName], Rows]]
+
+
+@pytest.fixture(scope="module")
+def servers(stack: Stack, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Servers]:
+    """Readers that are servers, each started once a test asks for it."""
+    with ExitStack() as running:
+        yield cache(
+            lambda name: running.enter_context(SERVERS[name](stack, tmp_path_factory.mktemp("server")))
+        )
 
 
 class World:
@@ -65,7 +92,7 @@ class World:
         for version in (2, 3)
     ],
 )  # fmt: skip
-def test_readers_agree(engine: Engine, mode: str, version: int, commits: int) -> None:
+def test_readers_agree(engine: Engine, servers: Servers, mode: str, version: int, commits: int) -> None:
     world, dice = World(engine, mode, version), random.Random(f"{mode}{version}")
     acts: list[Callable[[], None]] = [
         world.round,
@@ -76,19 +103,28 @@ def test_readers_agree(engine: Engine, mode: str, version: int, commits: int) ->
         world.roll_back,
     ]
     world.round()
-    name = engine.job().table_name(world.table)
+    lake, name = engine.job().lake, engine.job().table_name(world.table)
+    readers: dict[str, Callable[[TableName], Rows]] = {
+        known: partial(read, lake) for known, read in OF_ICEBERG.items()
+    }
+    readers |= {known: servers(known) for known in SERVERS if known != TRINO or (mode, version) not in USUAL}
+    failed = set()
     for number in range(commits):
         act = acts[number] if number < len(acts) and commits > len(acts) else dice.choice(acts)
         act()
         truth = engine.rows(world.table.name).toArrow()
-        for known, reader in OF_ICEBERG.items():
-            if reader.fails(loaded(engine.job().lake, name)):
-                with pytest.raises(Exception, match="not found"):
-                    reader.read(engine.job().lake, name)
-                continue
-            found = rows_of(reader.read(engine.job().lake, name))
-            assert found == rows_of(truth, reader.as_read), (known, act)
-        catch_up(engine.stack, engine.job().lake, name)
-        for known, read in OF_DELTA.items():
-            found = read(engine.job().lake, engine.table(world.table.name).java.location())
+        for known, read in readers.items():
+            fault = FAULTS.get(known, Fault())
+            if fault.fails(loaded(lake, name)):
+                assert fault.met(mode, version), (known, act)
+                with pytest.raises(Exception, match=fault.error):
+                    read(name)
+                failed.add(known)
+            else:
+                assert read(name) == rows_of(truth, fault.as_read), (known, act)
+        catch_up(engine.stack, lake, name)
+        for known, by_log in OF_DELTA.items():
+            found = by_log(lake, engine.table(world.table.name).java.location())
             assert found == rows_of(truth), (f"{known}, Delta", act)
+    named = {known for known in readers if known in FAULTS and FAULTS[known].verdict == "fails"}
+    assert failed >= {known for known in named if FAULTS[known].met(mode, version)}

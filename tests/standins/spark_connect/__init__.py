@@ -1,0 +1,1 @@
+"""Spark Connect: a server with the lake's catalog, and a client in a process of its own."""

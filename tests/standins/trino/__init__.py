@@ -1,0 +1,1 @@
+"""Trino, with a catalog of the emulator's Glue: a reader of the lake's tables."""
