@@ -153,7 +153,7 @@ def test_the_sql_and_the_catalog_of_the_page_for_trino(page: Page, tmp_path: Pat
     assert {(each["symbol"], each["trades"]) for each in by_symbol} == {("S0", 6), ("S1", 6)}
     assert first == [{"_col0": 6}]
     assert [each["userid"] for each in old] == ["u0"]
-    assert {tuple(each.values()) for each in offsets} == {(0, 6), (1, 6)}
+    assert {tuple(each.values()) for each in offsets} == {(0, 5), (1, 5)}
     assert len(history) >= 2
     assert letters == [{"reason": "bad_magic", "_col1": 2}]
 

@@ -138,7 +138,9 @@ def test_flat_types_keep_their_values_and_extremes(engine: Engine) -> None:
             if f"{name}_" in required:
                 row[f"{name}_"] = values[turn % len(values)]
         expected.append(row)
-    engine.produce(topic, [{name: _written(name, value) for name, value in row.items()} for row in expected])
+    engine.produce(
+        topic, [{name: as_written(name, value) for name, value in row.items()} for row in expected]
+    )
     (outcome,) = engine.drain(engine.target(topic))
     assert outcome.ledger.dead_lettered == 0
     assert same(read(engine, topic)) == same(expected)
@@ -148,7 +150,7 @@ def test_flat_types_keep_their_values_and_extremes(engine: Engine) -> None:
     assert comments["long"] is None
 
 
-def _written(name: str, value: Any) -> Any:
+def as_written(name: str, value: Any) -> Any:
     """What the serializer is given for a value."""
     return uuid.UUID(value) if name.startswith("uuid") and value is not None else value
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import ExitStack
 from dataclasses import replace
 from functools import cache, partial
@@ -19,8 +19,9 @@ from glue_jobs.ingest import openers_of
 from glue_jobs.maintenance.tasks import Work
 from tests.combinations import MODES
 from tests.debezium import around
+from tests.integration.decode.test_types import EMPTY, ENTRIES, FLAT, FULL, NESTED, as_written
 from tests.integration.modes.test_combinations import ROW, Scene
-from tests.integration.support.engine import Engine
+from tests.integration.support.engine import DATABASE, Engine
 from tests.integration.support.readers import (
     FAULTS,
     OF_DELTA,
@@ -33,12 +34,14 @@ from tests.integration.support.readers import (
     loaded,
     rows_of,
 )
+from tests.integration.support.records.avro_records import nullable, record
 
 USUAL = {("`upsert`", 2), ("`change_data`", 3)}
 """Cells that `.ci/run` fills; the others need `make test-full`."""
 
 
-Servers = Callable[[str], Callable[[TableName], Rows]]
+Read = Callable[[TableName], Rows]
+Servers = Callable[[str], Read]
 
 
 @pytest.fixture(scope="module")
@@ -103,28 +106,62 @@ def test_readers_agree(engine: Engine, servers: Servers, mode: str, version: int
         world.roll_back,
     ]
     world.round()
-    lake, name = engine.job().lake, engine.job().table_name(world.table)
-    readers: dict[str, Callable[[TableName], Rows]] = {
-        known: partial(read, lake) for known, read in OF_ICEBERG.items()
-    }
-    readers |= {known: servers(known) for known in SERVERS if known != TRINO or (mode, version) not in USUAL}
-    failed = set()
+    large = {TRINO} if (mode, version) in USUAL else set()
+    reads, failed = read_by(engine, servers, SERVERS.keys() - large), set[str]()
     for number in range(commits):
         act = acts[number] if number < len(acts) and commits > len(acts) else dice.choice(acts)
         act()
-        truth = engine.rows(world.table.name).toArrow()
-        for known, read in readers.items():
-            fault = FAULTS.get(known, Fault())
-            if fault.fails(loaded(lake, name)):
-                assert fault.met(mode, version), (known, act)
-                with pytest.raises(Exception, match=fault.error):
-                    read(name)
-                failed.add(known)
-            else:
-                assert read(name) == rows_of(truth, fault.as_read), (known, act)
-        catch_up(engine.stack, lake, name)
-        for known, by_log in OF_DELTA.items():
-            found = by_log(lake, engine.table(world.table.name).java.location())
-            assert found == rows_of(truth), (f"{known}, Delta", act)
-    named = {known for known in readers if known in FAULTS and FAULTS[known].verdict == "fails"}
-    assert failed >= {known for known in named if FAULTS[known].met(mode, version)}
+        failed |= compare(engine, reads, engine.job().table_name(world.table), act)
+    met = {known for known, fault in FAULTS.items() if fault.met(mode, version)}
+    assert failed <= met
+    assert {known for known in met & reads.keys() if FAULTS[known].verdict == "fails"} <= failed
+
+
+@pytest.mark.full
+@pytest.mark.parametrize("version", [2, 3])
+def test_readers_agree_on_values_of_every_type(engine: Engine, servers: Servers, version: int) -> None:
+    """The extremes of each type, and nested ones."""
+    maps = record("Maps", **{name: kind for name, (kind, _) in ENTRIES.items()})
+    flat = {name: nullable(kind) for name, (kind, _) in FLAT.items()}
+    schema = record("Types", **flat, person=nullable(NESTED), maps=nullable(maps))
+    topic = engine.topic(partitions=1, schema=json.dumps(schema))
+    entries = {
+        name: [{"key": key, "value": value} for key, value in pairs] for name, (_, pairs) in ENTRIES.items()
+    }
+    entries |= {"flag": [{"key": True, "value": [{"key": 2**40, "value": 1}]}]}
+    nested: list[dict[str, Any]] = [
+        {"person": FULL, "maps": entries},
+        {"person": EMPTY, "maps": {name: [] for name in entries}},
+        {"person": None, "maps": None},
+    ]
+    for turn in range(1 + max(len(values) for _, values in FLAT.values())):
+        row = {name: values[turn] if turn < len(values) else None for name, (_, values) in FLAT.items()}
+        sent = {name: as_written(name, value) for name, value in row.items()}
+        engine.produce(topic, [sent | nested[turn % len(nested)]])
+    engine.drain(engine.target(topic, format_version=version))
+    failed = compare(engine, read_by(engine, servers, SERVERS.keys()), TableName(DATABASE, topic), "a round")
+    assert failed == set()
+
+
+def read_by(engine: Engine, servers: Servers, names: Iterable[str]) -> Mapping[str, Read]:
+    """The readers of Iceberg's metadata: the libraries, and these servers."""
+    libraries = {known: partial(read, engine.job().lake) for known, read in OF_ICEBERG.items()}
+    return libraries | {known: servers(known) for known in names}
+
+
+def compare(engine: Engine, reads: Mapping[str, Read], name: TableName, after: object) -> set[str]:
+    """Compare each reader with Spark; the readers that fail as their faults say. after: for messages."""
+    lake, truth = engine.job().lake, engine.rows(name.table).toArrow()
+    table, failed = loaded(lake, name), set()
+    for known, read in reads.items():
+        fault = FAULTS.get(known, Fault())
+        if fault.fails(table):
+            with pytest.raises(Exception, match=fault.error):
+                read(name)
+            failed.add(known)
+        else:
+            assert read(name) == rows_of(truth, fault.as_read), (known, after)
+    catch_up(engine.stack, lake, name)
+    for known, by_log in OF_DELTA.items():
+        assert by_log(lake, table.location()) == rows_of(truth), (f"{known}, Delta", after)
+    return failed
