@@ -1,7 +1,8 @@
 """Functions compiled by numba: once per machine, cached on disk for later processes.
 
 In a loop write `a <= b and b < c`: numba makes slow code from `a <= b < c`.
-To run kernels with bounds checks set NUMBA_BOUNDSCHECK=1, and NUMBA_CACHE_DIR to a new directory.
+To run kernels with bounds checks set NUMBA_BOUNDSCHECK=1, and NUMBA_CACHE_DIR to a new directory. In `digest`, which reads by
+address, the checks trust the sizes that Arrow gives.
 """
 
 from __future__ import annotations
