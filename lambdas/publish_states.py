@@ -382,6 +382,12 @@ def unpublished(follower: Follower, published: Published) -> list[TableName]:
     return [name for name in known(follower) if not published.matches(follower.glue, name)]
 
 
+def publish(follower: Follower, published: Published) -> None:
+    """Apply a deploy: new tables become pending, and those that are no longer published are removed. Raises: as `withdraw`."""
+    make_pending(follower.states, follower.target, sorted(published.tables))
+    withdraw(follower, unpublished(follower, published))
+
+
 def withdraw(follower: Follower, names: Iterable[TableName]) -> None:
     """Remove tables from the target. Raises Retryable: one could not be removed."""
     kept = [each for each in follow(follower, names, published=False) if each.error]

@@ -24,9 +24,7 @@ from lambdas.publish_states import (
     Published,
     PublishStates,
     follow_batch,
-    make_pending,
-    unpublished,
-    withdraw,
+    publish,
 )
 from lambdas.publish_states import reconcile as reconcile_all
 
@@ -69,11 +67,9 @@ def _act(request: CloudFormationCustomResourceEvent, time_left_s: float) -> None
     # A crashed function holds its table's lease that long: a slow delete is better than a failed one.
     sync = replace(_sync(properties["StatesTable"]), patience_s=LEASE_MS / 1000 + 10)
     if request.request_type == "Delete":
-        withdraw(sync, unpublished(sync, Published(properties["Deployment"])))
-        return
-    published = Published.from_json(read_text(_client("s3"), properties["PublishedFile"]))
-    make_pending(sync.states, TARGET, sorted(published.tables))
-    withdraw(sync, unpublished(sync, published))
+        publish(sync, Published(properties["Deployment"]))
+    else:
+        publish(sync, Published.from_json(read_text(_client("s3"), properties["PublishedFile"])))
 
 
 handle = handler_of(

@@ -42,10 +42,8 @@ from lambdas.publish_states import (
     Target,
     follow_batch,
     leased,
-    make_pending,
     now_ms,
-    unpublished,
-    withdraw,
+    publish,
 )
 from lambdas.publish_states import reconcile as reconcile_all
 
@@ -201,11 +199,9 @@ def _act(request: CloudFormationCustomResourceEvent, time_left_s: float) -> None
     properties = request.resource_properties
     sync = _sync(properties["StatesTable"])
     if request.request_type == "Delete":
-        withdraw(sync, unpublished(sync, Published(properties["Deployment"])))
-        return
-    published = Published.from_json(read_text(_client("s3"), properties["PublishedFile"]))
-    make_pending(sync.states, TARGET, sorted(published.tables))
-    withdraw(sync, unpublished(sync, published))
+        publish(sync, Published(properties["Deployment"]))
+    else:
+        publish(sync, Published.from_json(read_text(_client("s3"), properties["PublishedFile"])))
 
 
 handle = handler_of(

@@ -154,39 +154,41 @@ TWO_LOOKS = 2
 
 def of_catalog(board: Board, catalog: Followers) -> None:
     """An Iceberg REST catalog that is not synchronized with Glue."""
-    name = catalog.reconcile.function.function_name
     failed = "Tables of the Iceberg REST catalog differ from Glue: calve status says which."
     not_compared = "The Iceberg REST catalog was not compared with Glue."
     not_followed = "Commits could not be followed in the Iceberg REST catalog."
-    measure = measured(listed.CATALOG_FAILED, "Maximum", function=name)
-    board.alarm("catalog-failed", measure, failed, periods=TWO_LOOKS)
-    board.errors("catalog-reconcile-errors", catalog.reconcile, not_compared)
-    board.put_aside("catalog-messages-failed", catalog.feed.failed, not_followed)
+    _of_followers(board, "catalog", catalog, listed.CATALOG_FAILED, failed, not_compared, not_followed)
 
 
 def of_delta(board: Board, delta: Followers) -> None:
     """Delta logs that stay behind the tables."""
-    name = delta.reconcile.function.function_name
     failed = "Delta logs stay behind their tables: calve status says which, and why."
     not_compared = "The Delta logs were not compared with the tables."
     not_followed = "Commits could not be followed in the Delta logs."
-    board.alarm(
-        "delta-failed", measured(listed.DELTA_FAILED, "Maximum", function=name), failed, periods=TWO_LOOKS
-    )
-    board.errors("delta-reconcile-errors", delta.reconcile, not_compared)
-    board.put_aside("delta-messages-failed", delta.feed.failed, not_followed)
+    _of_followers(board, "delta", delta, listed.DELTA_FAILED, failed, not_compared, not_followed)
 
 
 def of_lineage(board: Board, lineage: Followers) -> None:
     """OpenLineage events that do not arrive."""
-    name = lineage.reconcile.function.function_name
     failed = "Lineage of tables is not sent: calve status says which, and why."
     not_compared = "The function that sends lineage failed."
     not_followed = "Commits could not be followed for lineage."
-    measure = measured(listed.LINEAGE_FAILED, "Maximum", function=name)
-    board.alarm("lineage-failed", measure, failed, periods=TWO_LOOKS)
-    board.errors("lineage-reconcile-errors", lineage.reconcile, not_compared)
-    board.put_aside("lineage-messages-failed", lineage.feed.failed, not_followed)
+    _of_followers(board, "lineage", lineage, listed.LINEAGE_FAILED, failed, not_compared, not_followed)
+
+
+def _of_followers(
+    board: Board,
+    target: str,
+    followers: Followers,
+    metric: listed.Metric,
+    failed: str,
+    not_compared: str,
+    not_followed: str,
+) -> None:
+    measure = measured(metric, "Maximum", function=followers.reconcile.function.function_name)
+    board.alarm(f"{target}-failed", measure, failed, periods=TWO_LOOKS)
+    board.errors(f"{target}-reconcile-errors", followers.reconcile, not_compared)
+    board.put_aside(f"{target}-messages-failed", followers.feed.failed, not_followed)
 
 
 def of_snowflake(board: Board, snowflake: SnowflakePublisher) -> None:
