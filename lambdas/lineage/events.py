@@ -34,6 +34,7 @@ from openlineage.client.facet_v2 import (
 from openlineage.client.naming.dataset import S3, AWSGlue, DatasetNaming, Kafka
 from openlineage.client.uuid import generate_static_uuid
 
+from calve.config.publishing import OpenLineage
 from calve.names import TableName
 from calve.outputs.origins import How, Origin, Origins
 from calve.table.summary import ORIGINS
@@ -65,28 +66,28 @@ class Glue:
 
 @dataclass(frozen=True, slots=True)
 class Described:
-    """A table that notes its origins, by its newest metadata. namespace: of its job in the events."""
+    """A table that notes its origins, by its newest metadata."""
 
     name: TableName
     metadata: Mapping[str, Json]
     origins: Origins
     glue: Glue
-    namespace: str
+    receiver: OpenLineage
 
     @classmethod
     def of(
-        cls, name: TableName, metadata: Mapping[str, Json], glue: Glue, namespace: str
+        cls, name: TableName, metadata: Mapping[str, Json], glue: Glue, receiver: OpenLineage
     ) -> Described | None:
         """None: the table has no snapshot, or no job has noted its origins yet."""
         text = metadata.get("properties", {}).get(ORIGINS)
         if text is None or metadata.get("current-snapshot-id") in (None, -1):
             return None
-        return cls(name, metadata, Origins.from_json(text), glue, namespace)
+        return cls(name, metadata, Origins.from_json(text), glue, receiver)
 
     @property
     def digest(self) -> str:
-        """Of all that the events say, except snapshots and rows."""
-        said = (self.namespace, self.metadata["location"], self._schema, self.origins.to_json())
+        """Of the receiver, and of all that the events say, except snapshots and rows."""
+        said = (self.receiver.to_json(), self.metadata["location"], self._schema, self.origins.to_json())
         return hashlib.sha256(json.dumps(said, sort_keys=True).encode()).hexdigest()[:16]
 
     @property
@@ -104,7 +105,7 @@ class Described:
         unique = f"{self.metadata['table-uuid']} {head['snapshot-id']} {self.digest}"
         run = Run(str(generate_static_uuid(committed, unique.encode())))
         kind = job_type_job.JobTypeJobFacet("STREAMING", "CALVE", "TABLE")
-        job = Job(self.namespace, str(self.name), {"jobType": kind})
+        job = Job(self.receiver.namespace, str(self.name), {"jobType": kind})
         rows = sum(int(each["summary"].get("added-records", 0)) for each in new)
         inputs, output = list(self._inputs()), self._output(str(head["snapshot-id"]), rows)
         return [

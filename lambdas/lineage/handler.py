@@ -103,7 +103,7 @@ class LineageSync:
     states: PublishStates
     send: Send
     place: Glue
-    namespace: str
+    receiver: OpenLineage
     target: Target = TARGET
     patience_s: float = 10.0
     clock: Clock = field(default=now_ms)
@@ -131,7 +131,7 @@ class LineageSync:
     def _sent(self, name: TableName, row: PublishState, holder: str) -> Outcome:
         wanted = head(self.glue, self.s3, name)
         metadata = read(self.s3, wanted.metadata_location) if wanted else {}
-        described = Described.of(name, metadata, self.place, self.namespace)
+        described = Described.of(name, metadata, self.place, self.receiver)
         if wanted is None or described is None or (row.sent is None and described.is_empty):
             self.states.put(row.become(State.PENDING, self.clock()), holder)
             return Outcome(row.table, State.PENDING)
@@ -232,7 +232,7 @@ def _sync(states: str) -> LineageSync:
 
     place = Glue(os.environ["AWS_REGION"], os.environ["ACCOUNT"])
     clients = _client("glue"), _client("s3"), PublishStates(states, _client("dynamodb"))
-    return LineageSync(*clients, send, place, _settings().namespace)
+    return LineageSync(*clients, send, place, _settings())
 
 
 @cache

@@ -157,12 +157,26 @@ def test_new_rows_are_sent_once_an_hour_and_other_origins_at_once(scene: Scene) 
     assert scene.receiver.events[-1]["outputs"][0]["facets"]["columnLineage"]["dataset"] == []
 
 
+def test_another_receiver_gets_all_tables_at_once(scene: Scene, monkeypatch: pytest.MonkeyPatch) -> None:
+    scene.commit(3)
+    scene.feed()
+    opened = handler._sync(NAME)
+    with openlineage.serving(key=None) as other:
+        receiver = OpenLineage(other.url, "trading")
+        moved = replace(opened, receiver=receiver, send=handler.sender(receiver))
+        monkeypatch.setattr(handler, "_sync", lambda _: moved)
+        handler.reconcile({}, Context())
+        handler.reconcile({}, Context())
+        assert len(other.of(str(TRADES))) == 1
+
+
 def test_rewritten_rows_are_not_new(scene: Scene) -> None:
     table = scene.commit(3)
     table.append(table.scan().to_arrow())
     metadata = json.loads(table.metadata.model_dump_json()) | {"location": "s3://lake/trading/trades"}
     metadata["snapshots"][-1]["summary"]["operation"] = "replace"  # as a compaction's
-    described = Described.of(TRADES, metadata, Glue("us-east-1", "123456789012"), "trading")
+    receiver = OpenLineage("https://lineage.example.com", "trading")
+    described = Described.of(TRADES, metadata, Glue("us-east-1", "123456789012"), receiver)
     assert described is not None
     end = json.loads(Serde.to_json(described.events(None)[1]))
     assert end["outputs"][0]["outputFacets"]["outputStatistics"]["rowCount"] == 3
