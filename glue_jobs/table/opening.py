@@ -291,9 +291,10 @@ class Opener:
 
                 self._evolve(main, wanted)
         plan = self._plan(source, made, chain, versions, main.schema, every)
-        if self.config.lineage:
+        pinned = data_columns(main.schema), versions
+        if self.config.lineage and (self._origins is None or self._pinned != pinned):
             self._origins = self._traced(chain, source, made).to_json()
-        self._pinned = data_columns(main.schema), versions
+        self._pinned = pinned
         self._opened = OpenTable(
             **{each.name: getattr(plan, each.name) for each in fields(plan)},
             main=main,
