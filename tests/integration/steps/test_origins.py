@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import json
 from collections.abc import Iterator, Sequence
 from typing import Any
 
@@ -12,13 +13,16 @@ from pyspark.sql import DataFrame, SparkSession
 from calve.config.masking_keys import Key, hashing
 from calve.config.steps import Expect, Filter, Flatten, Lookup, Mask, Route, Rule, Sql, Step
 from calve.modes.aggregate import Aggregate, Measure, Window
-from calve.outputs.origins import Origin, Trace
+from calve.outputs.origins import Origin, Origins, Trace
+from calve.table.summary import ORIGINS
 from glue_jobs.columns.expressions import FILTERED, REJECT
 from glue_jobs.columns.tokens import key_frame
+from glue_jobs.table.opening import Opener
 from glue_jobs.transform.chain import Chain, StepResources
 from glue_jobs.transform.origins import of_groups
 from glue_jobs.transform.types import iceberg_columns
 from tests.integration.support.both_engines import KAFKA
+from tests.integration.support.engine import Engine
 
 RECORD = (
     "id int, kind string, price double, quantity int, labels map<string, string>,"
@@ -157,6 +161,31 @@ def test_totals_are_aggregated_and_groups_are_their_columns(spark: SparkSession)
         "records": "",
         "sum": "price=aggregated, quantity=aggregated",
     }
+
+
+def test_the_job_notes_origins_and_again_for_new_columns(engine: Engine) -> None:
+    schema = {"type": "record", "name": "Sale", "fields": [{"name": "id", "type": "long"}]}
+    topic = engine.topic(partitions=1, schema=json.dumps(schema))
+
+    def noted(job: Opener) -> Origins:
+        engine.drain(job)
+        return Origins.from_json(engine.table(topic).properties[ORIGINS])
+
+    engine.produce(topic, [{"id": 1}])
+    job = engine.target(topic, lineage=True)
+    before = noted(job)
+    broker = engine.stack.bootstrap_servers
+    assert (before.topic, before.broker, before.fields) == (topic, broker, {"id": "long"})
+    assert before.columns == {"id": (Origin("id"),)}
+    schema["fields"] = [*schema["fields"], {"name": "note", "type": ["null", "string"], "default": None}]
+    engine.register(topic, json.dumps(schema))
+    engine.produce(topic, [{"id": 2, "note": "n"}])
+    assert noted(job).columns == {"id": (Origin("id"),), "note": (Origin("note"),)}
+    steps = (Sql("SELECT id, concat(note, id) AS note FROM source"),)
+    assert noted(engine.target(topic, lineage=True, steps=steps)).columns["note"] == (
+        Origin("id", "computed"),
+        Origin("note", "computed"),
+    )
 
 
 def leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any, Any]]:
