@@ -28,8 +28,8 @@ class Origin:
     table: str | None = None
 
     def through(self, how: How) -> Origin:
-        """The same field, after a step has done more with the value. A masked value stays masked."""
-        if how == "same" or self.how in ("masked", "joined"):
+        """The same field, after a step has done more with the value. A masked value stays so, unless it only chooses a row."""
+        if how == "same" or self.how == "joined" or (self.how == "masked" and how != "joined"):
             return self
         return replace(self, how=how)
 

@@ -126,6 +126,7 @@ SELECTED = Sql(
             {"total": "price=masked, quantity=computed", "customer.email": "customer.email=masked"},
         ),
         ((LOOKED_UP,), {"region": "db.shopsregion=same, id=joined", "id": "id=same"}),
+        ((Mask({"id": Rule("generalise", 1)}), LOOKED_UP), {"region": "db.shopsregion=same, id=joined"}),
         (
             (LOOKED_UP, Sql("SELECT upper(region) AS region FROM source")),
             {"region": "id=joined, db.shopsregion=computed"},
