@@ -46,14 +46,27 @@ def is_newer(one: Head, other: Head) -> bool:
     return (one.sequence_number, one.updated_ms) > (other.sequence_number, other.updated_ms)
 
 
-def head(glue: Any, s3: Any, name: TableName) -> Head | None:
-    """The table's head, from Glue and S3; None if Glue has no such Iceberg table."""
+Current = tuple[Head, dict[str, Any]]
+"""A table's head, and the content of its metadata file."""
+
+
+def current(glue: Any, s3: Any, name: TableName) -> Current | None:
+    """The table's head and metadata, from Glue and S3; None if Glue has no such Iceberg table."""
     try:
         found = glue.get_table(DatabaseName=name.database, Name=name.table)["Table"]
     except glue.exceptions.EntityNotFoundException:
         return None
     location = found.get("Parameters", {}).get("metadata_location")
-    return of_metadata(name, location, read(s3, location)) if location else None
+    if not location:
+        return None
+    metadata = read(s3, location)
+    return of_metadata(name, location, metadata), metadata
+
+
+def head(glue: Any, s3: Any, name: TableName) -> Head | None:
+    """The table's head, as `current`."""
+    found = current(glue, s3, name)
+    return found[0] if found else None
 
 
 def databases_of(glue: Any, deployment: str) -> list[str]:

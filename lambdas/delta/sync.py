@@ -22,7 +22,7 @@ from calve.errors import CalveError, Fatal, Retryable
 from calve.names import TableName
 from lambdas.delta.log import Action, DeltaLog, LogState, removed
 from lambdas.delta.snapshots import Changes, Lake, reader_features, renamed, schema_string, stats_of
-from lambdas.lake_tables import Head, head, read
+from lambdas.lake_tables import Current, current
 from lambdas.publish_states import (
     DROP,
     Clock,
@@ -243,7 +243,7 @@ class DeltaSync:
                 TARGET, str(name), State.PENDING, self.clock()
             )
             try:
-                wanted = head(self.glue, self.s3, name)
+                wanted = current(self.glue, self.s3, name)
                 if not published:
                     return self._removed(row, wanted, lease.holder)
                 return self._written(row, wanted, lease.holder)
@@ -252,11 +252,11 @@ class DeltaSync:
                 self.states.put(row.become(State.FAILED, self.clock(), reason), lease.holder)
                 raise
 
-    def _written(self, row: PublishState, wanted: Head | None, holder: str) -> Outcome:
-        if wanted is None:
+    def _written(self, row: PublishState, there: Current | None, holder: str) -> Outcome:
+        if there is None:
             self.states.put(row.become(State.PENDING, self.clock()), holder)
             return Outcome(row.table, State.PENDING)
-        metadata = TableMetadataUtil.parse_obj(read(self.s3, wanted.metadata_location))
+        wanted, metadata = there[0], TableMetadataUtil.parse_obj(there[1])
         lake = Lake(load_file_io(dict(self.file_io), metadata.location), metadata)
         versions = Mirror(row.table, lake, DeltaLog(self.s3, metadata.location)).catch_up()
         now, lag_s = self.clock(), row.lag_s
@@ -274,8 +274,8 @@ class DeltaSync:
             self.states.put(shown, holder)
         return Outcome(row.table, State.SYNCED, (WRITE,) * bool(versions), lag_s if versions else None)
 
-    def _removed(self, row: PublishState, there: Head | None, holder: str) -> Outcome:
+    def _removed(self, row: PublishState, there: Current | None, holder: str) -> Outcome:
         if there:
-            DeltaLog(self.s3, read(self.s3, there.metadata_location)["location"]).drop()
+            DeltaLog(self.s3, there[1]["location"]).drop()
         self.states.remove(TARGET, row.table, holder)
         return Outcome(row.table, State.PENDING, (DROP,) if there else ())

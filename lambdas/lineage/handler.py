@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
 
@@ -30,7 +30,7 @@ from calve.secrets import read_secret, value_of
 from lambdas.aws import read_text
 from lambdas.custom_resource import handler_of
 from lambdas.function import NAMESPACE, add
-from lambdas.lake_tables import Head, head, read
+from lambdas.lake_tables import Head, current
 from lambdas.lineage.events import Described, Glue
 from lambdas.publish_states import (
     Clock,
@@ -129,12 +129,12 @@ class LineageSync:
                 raise
 
     def _sent(self, name: TableName, row: PublishState, holder: str) -> Outcome:
-        wanted = head(self.glue, self.s3, name)
-        metadata = read(self.s3, wanted.metadata_location) if wanted else {}
-        described = Described.of(name, metadata, self.place, self.receiver)
-        if wanted is None or described is None or (row.sent is None and described.is_empty):
+        there = current(self.glue, self.s3, name)
+        described = Described.of(name, there[1], self.place, self.receiver) if there else None
+        if there is None or described is None or (row.sent is None and described.is_empty):
             self.states.put(row.become(State.PENDING, self.clock()), holder)
             return Outcome(row.table, State.PENDING)
+        wanted, _ = there
         if not self._is_due(row, wanted, described):
             if row.state is not State.SYNCED:
                 self.states.put(row.become(State.SYNCED, self.clock()), holder)
@@ -197,7 +197,8 @@ def reconcile(event: dict[str, Any], context: LambdaContext) -> None:
 def _act(request: CloudFormationCustomResourceEvent, time_left_s: float) -> None:
     """New tables become pending. Tables that are no longer published are forgotten."""
     properties = request.resource_properties
-    sync = _sync(properties["StatesTable"])
+    # A crashed function holds its table's lease that long: a slow delete is better than a failed one.
+    sync = replace(_sync(properties["StatesTable"]), patience_s=LEASE_MS / 1000 + 10)
     if request.request_type == "Delete":
         publish(sync, Published(properties["Deployment"]))
     else:
