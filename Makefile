@@ -2,6 +2,9 @@
 .DEFAULT_GOAL := help
 .PHONY: help setup demo test test-full test-snowflake check structure words docs bench up down lock clean
 
+# Each process of a test or of the demo loads compiled modules; without files of them it would compile all that it imports.
+unexport PYTHONDONTWRITEBYTECODE
+
 PYTHON ?= $(firstword $(foreach p,python3 python3.13 python3.12 python3.11,$(shell $(p) -c $(supported) >/dev/null 2>&1 && echo $(p))))
 supported := 'import sys; sys.exit(not (3, 11) <= sys.version_info[:2] <= (3, 13))'
 VENV := .venv

@@ -1,3 +1,4 @@
+import gc
 from functools import cache
 from zlib import crc32
 
@@ -22,6 +23,12 @@ def pytest_itemcollected(item: pytest.Item) -> None:
     for each in COSTLY:
         if each in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.xdist_group(each))
+
+
+def pytest_collection_finish() -> None:
+    """Modules and tests live until the end: the garbage collector need not look at them again and again."""
+    gc.collect()
+    gc.freeze()
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

@@ -70,14 +70,16 @@ class Scene:
         self.engine, self.changes, self.sent = engine, "change_data" in json.dumps(MODES[mode]), 0
         self.topic = engine.topic(schema=json.dumps(around(ROW) if self.changes else ROW), partitions=1)
 
-    def produce(self, topic: str | None = None) -> None:
+    def produce(self, topic: str | None = None, *, bad: bool = True) -> None:
+        """Produce five records and, if `bad`, one that nobody can decode."""
         for number in (1, 2, 3, 4, 2):
             self.sent += 1
             value: Any = row(number + self.sent // 20, self.sent)
             if self.changes:
                 value = event("c" if self.sent < 5 else "u", after=value, lsn=self.sent)
             self.engine.send(topic or self.topic, self.engine.encode(self.topic, value), key=b"%d" % number)
-        self.engine.send(topic or self.topic, b"\x01no magic byte", key=b"9")
+        if bad:
+            self.engine.send(topic or self.topic, b"\x01no magic byte", key=b"9")
         self.engine.flush()
 
     def table(self, mode: str, option: str, masking: str, lookup: str = "") -> Table:

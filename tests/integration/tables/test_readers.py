@@ -1,4 +1,4 @@
-"""Each reader that runs here sees the rows of each mode and format version, after each of random commits (docs/query.md)."""
+"""Each reader that runs here sees the rows of each mode and format version, during 200 random commits (docs/query.md)."""
 
 from __future__ import annotations
 
@@ -56,12 +56,12 @@ class World:
     """A table of a mode, and what happens to it."""
 
     def __init__(self, engine: Engine, mode: str, version: int) -> None:
-        self.engine, self.scene = engine, Scene(engine, mode)
+        self.engine, self.scene, self.dice = engine, Scene(engine, mode), random.Random(f"{mode}{version}")
         self.table: Table = replace(self.scene.table(mode, "", "env:NONE"), format_version=version)
         self.fields = 0
 
     def round(self) -> None:
-        self.scene.produce()
+        self.scene.produce(bad=self.dice.random() < 0.1)
         [target] = openers_of(self.engine.job(self.table), self.engine.lake, self.engine.cluster)
         self.engine.drain(target)
 
@@ -90,29 +90,25 @@ class World:
     [
         *(pytest.param(mode, version, 6, id=f"{mode} in format {version}, six commits", marks=pytest.mark.long)
           for mode, version in USUAL),
-        *(pytest.param(mode, version, 10, id=f"{mode} in format {version}", marks=pytest.mark.full)
+        *(pytest.param(mode, version, 200, id=f"{mode} in format {version}", marks=pytest.mark.full)
           for mode in MODES
           for version in (2, 3)),
     ],
 )  # fmt: skip
 def test_readers_agree(engine: Engine, servers: Servers, mode: str, version: int, commits: int) -> None:
-    world, dice = World(engine, mode, version), random.Random(f"{mode}{version}")
-    acts: list[Callable[[], None]] = [
-        world.round,
-        world.round,
-        world.evolve,
-        world.maintain,
-        lambda: engine.compact(world.table.name),
-        world.roll_back,
-    ]
+    world = World(engine, mode, version)
+    rare = [world.evolve, world.maintain, partial(engine.compact, world.table.name), world.roll_back]
+    full = commits > 100
+    acts = [world.round, *(rare if full else [])]
+    weights = {True: [8, 1, 1, 1, 1], False: [2, 1, 1, 1, 1]}[full]
+    acts += world.dice.choices([world.round, *rare], weights, k=commits - len(acts))
+    reads = read_by(engine, servers, SERVERS.keys() - (set() if full else {TRINO}))
     world.round()
-    long = commits > len(acts)
-    reads = read_by(engine, servers, SERVERS.keys() - (set() if long else {TRINO}))
     failed = set[str]()
-    for number in range(commits):
-        act = acts[number] if number < len(acts) and long else dice.choice(acts)
+    for number, act in enumerate(acts, 1):
         act()
-        failed |= compare(engine, reads, engine.job().table_name(world.table), act)
+        if number <= 10 or number % 50 == 0:
+            failed |= compare(engine, reads, engine.job().table_name(world.table), (number, act))
     met = {known for known, fault in FAULTS.items() if fault.met(mode, version)}
     assert failed <= met
     assert {known for known in met & reads.keys() if FAULTS[known].verdict == "fails"} <= failed
