@@ -97,9 +97,14 @@ class World:
 )  # fmt: skip
 def test_readers_agree(engine: Engine, servers: Servers, mode: str, version: int, commits: int) -> None:
     world = World(engine, mode, version)
-    rare = [world.evolve, world.maintain, partial(engine.compact, world.table.name), world.roll_back]
+    rare: list[Callable[[], object]] = [
+        world.evolve,
+        world.maintain,
+        partial(engine.compact, world.table.name),
+        world.roll_back,
+    ]
     full = commits > 100
-    acts = [world.round, *(rare if full else [])]
+    acts: list[Callable[[], object]] = [world.round, *(rare if full else [])]
     weights = {True: [8, 1, 1, 1, 1], False: [2, 1, 1, 1, 1]}[full]
     acts += world.dice.choices([world.round, *rare], weights, k=commits - len(acts))
     reads = read_by(engine, servers, SERVERS.keys() - (set() if full else {TRINO}))
