@@ -10,6 +10,8 @@ from typing import Any
 
 from botocore.exceptions import ClientError
 
+from calve.names import OWNER_TAG
+
 
 def code_of(error: ClientError) -> str:
     return str(error.response["Error"]["Code"])
@@ -25,6 +27,13 @@ class tolerating:
 
     def __exit__(self, _kind: object, error: BaseException | None, _trace: object) -> bool:
         return isinstance(error, ClientError) and code_of(error) in self._codes
+
+
+def databases_of(glue: Any, deployment: str) -> list[str]:
+    """The databases that a deployment made, one per cluster; a property names the deployment."""
+    pages = glue.get_paginator("get_databases").paginate()
+    found = (each for page in pages for each in page["DatabaseList"])
+    return [each["Name"] for each in found if each.get("Parameters", {}).get(OWNER_TAG) == deployment]
 
 
 def read_text(s3: Any, uri: str) -> str:

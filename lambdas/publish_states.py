@@ -1,28 +1,21 @@
-"""The tables that a deployment publishes, how far each is at each target, and the turns of functions that make them equal there.
+"""How far each table is at each target: a row of a DynamoDB table. Functions write it, `calve status` reads it.
 
-How far a table is, is a row of a DynamoDB table: functions write it, `calve status` reads it. The row is also the lease of its
-table: only one function at a time works on it. `CommitBatch` is a batch of commit events. A table is published if it has
-a row, or if its name matches in the databases of the deployment.
+The row is also the lease of its table: only one function at a time works on it.
 """
 
 from __future__ import annotations
 
-import json
 import re
 import time
 import uuid
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
-from typing import Any, Protocol, Self
+from typing import Any, Self
 
-from calve.errors import CalveError, Retryable
-from calve.names import DEAD_LETTERS_SUFFIX, TableName
-from calve.outputs.announcement import table_of
+from calve.errors import Retryable
 from lambdas.aws import tolerating
-from lambdas.lake_tables import databases_of
 
 PAUSE_S = 0.25
 """Between two looks at a lease."""
@@ -33,11 +26,6 @@ Clock = Callable[[], int]
 
 def now_ms() -> int:
     return time.time_ns() // 1_000_000
-
-
-def may_pass(error: Exception | None) -> bool:
-    """Whether a retry soon may succeed. After a refusal, the next comparison of all tables retries."""
-    return error is not None and (isinstance(error, Retryable) or not isinstance(error, CalveError))
 
 
 class Target(StrEnum):
@@ -217,180 +205,3 @@ def _state(item: dict[str, Any]) -> PublishState | None:
             "sent_ms": int(item["sent_ms"]["N"]) if "sent_ms" in item else None,
         }
     )
-
-
-@dataclass(frozen=True, slots=True)
-class CommitBatch:
-    """Ids of messages, by table. `unread`: of messages without a table; they are retried and end in the dead-letter queue."""
-
-    about: Mapping[TableName, list[str]]
-    unread: list[str]
-
-    @classmethod
-    def of(cls, event: Mapping[str, Any]) -> Self:
-        about: dict[TableName, list[str]] = {}
-        unread = []
-        for message in event["Records"]:
-            try:
-                about.setdefault(table_of(json.loads(message["body"])["detail"]), []).append(
-                    message["messageId"]
-                )
-            except (ValueError, KeyError, TypeError):
-                unread.append(message["messageId"])
-        return cls(about, unread)
-
-    def answer(self, again: Collection[TableName]) -> dict[str, Any]:
-        """Lambda's batch response; `again`: tables whose messages must be delivered again."""
-        ids = [id for table, ids in self.about.items() if table in again for id in ids]
-        return {"batchItemFailures": [{"itemIdentifier": id} for id in (*ids, *self.unread)]}
-
-
-AT_ONCE = 8
-LATE_S = 60.0
-"""A commit that is missing for longer was lost, not delayed."""
-DROP = "drop"
-"""The act that removes a table from its target."""
-
-
-@dataclass(frozen=True, slots=True)
-class Outcome:
-    """The result for one table. lag_s: from the commit until the catalog had it; None if nothing changed.
-
-    late_s: how long Glue had had it before the catalog. error: why the table could not be made equal.
-    """
-
-    table: str
-    state: State
-    acts: tuple[str, ...] = ()
-    lag_s: float | None = None
-    late_s: float = 0.0
-    error: Exception | None = None
-
-    @property
-    def repaired(self) -> bool:
-        """Whether no recent commit explains the change."""
-        return DROP in self.acts or (bool(self.acts) and self.late_s > LATE_S)
-
-    @property
-    def reason(self) -> str:
-        """The error in one line, for logs."""
-        if isinstance(self.error, CalveError):
-            return " ".join(str(self.error).split())
-        return f"{type(self.error).__name__}: {self.error}"
-
-
-class Follower(Protocol):
-    """Makes one table equal at a target. Properties, because values of a frozen class are read alone."""
-
-    @property
-    def target(self) -> Target: ...
-    @property
-    def glue(self) -> Any: ...
-    @property
-    def states(self) -> PublishStates: ...
-
-    def table(self, name: TableName, *, published: bool) -> Outcome:
-        """Make the table equal to that of the lake, or remove it from the target if it is not published."""
-
-
-@dataclass(frozen=True, slots=True)
-class Published:
-    """What a deployment publishes.
-
-    tables: names, `database.table`. patterns: expressions for names of tables that do not exist yet.
-    database: of these; None: the databases that the deployment made, one per cluster.
-    """
-
-    deployment: str
-    tables: frozenset[str] = frozenset()
-    patterns: tuple[str, ...] = ()
-    database: str | None = None
-
-    @classmethod
-    def from_json(cls, text: str) -> Self:
-        raw = json.loads(text)
-        return cls(raw["deployment"], frozenset(raw["tables"]), tuple(raw["patterns"]), raw["database"])
-
-    def matches(self, glue: Any, name: TableName) -> bool:
-        return str(name) in self.tables or (
-            self._named(name.table) and name.database in self._databases(glue)
-        )
-
-    def unknown(self, glue: Any, known: Collection[TableName]) -> Iterator[TableName]:
-        """The tables in Glue that match and have no row yet."""
-        if not self.patterns:
-            return
-        for database in self._databases(glue):
-            pages = glue.get_paginator("get_tables").paginate(DatabaseName=database)
-            for table in (each["Name"] for page in pages for each in page["TableList"]):
-                name = TableName(database, table)
-                if self._named(table) and name not in known:
-                    yield name
-
-    def _named(self, table: str) -> bool:
-        return not table.endswith(DEAD_LETTERS_SUFFIX) and any(
-            re.fullmatch(pattern, table) for pattern in self.patterns
-        )
-
-    def _databases(self, glue: Any) -> list[str]:
-        return databases_of(glue, self.deployment) if self.database is None else [self.database]
-
-
-def known(follower: Follower) -> list[TableName]:
-    """The tables with a row at the target."""
-    found = (each.table.rpartition(".") for each in follower.states.all(follower.target))
-    return sorted((TableName(database, table) for database, _, table in found), key=str)
-
-
-def follow(follower: Follower, names: Iterable[TableName], *, published: bool = True) -> list[Outcome]:
-    """Make these tables equal, or remove them if they are not published."""
-
-    def one(name: TableName) -> Outcome:
-        try:
-            return follower.table(name, published=published)
-        except Exception as error:  # noqa: BLE001 also an AWS client's: the other tables have their turn
-            return Outcome(str(name), State.FAILED, error=error)
-
-    with ThreadPoolExecutor(max_workers=AT_ONCE) as pool:
-        return list(pool.map(one, dict.fromkeys(names)))
-
-
-def follow_batch(
-    follower: Follower, published: Published, event: Mapping[str, Any]
-) -> tuple[list[Outcome], dict[str, Any]]:
-    """Follow the commits in a batch of messages: the outcomes, and Lambda's answer with the messages to deliver again."""
-    batch = CommitBatch.of(event)
-    names = [
-        name
-        for name in batch.about
-        if follower.states.find(follower.target, str(name)) is not None
-        or published.matches(follower.glue, name)
-    ]
-    outcomes = follow(follower, names)
-    again = {each.table for each in outcomes if may_pass(each.error)}
-    return outcomes, batch.answer([name for name in names if str(name) in again])
-
-
-def reconcile(follower: Follower, published: Published) -> list[Outcome]:
-    """Make all tables equal: those with a row, and new ones."""
-    there = known(follower)
-    return follow(follower, [*there, *published.unknown(follower.glue, there)])
-
-
-def unpublished(follower: Follower, published: Published) -> list[TableName]:
-    """The tables with a row that the deployment publishes no more."""
-    return [name for name in known(follower) if not published.matches(follower.glue, name)]
-
-
-def publish(follower: Follower, published: Published) -> None:
-    """Apply a deploy: new tables become pending, and those that are no longer published are removed. Raises: as `withdraw`."""
-    make_pending(follower.states, follower.target, sorted(published.tables))
-    withdraw(follower, unpublished(follower, published))
-
-
-def withdraw(follower: Follower, names: Iterable[TableName]) -> None:
-    """Remove tables from the target. Raises Retryable: one could not be removed."""
-    kept = [each for each in follow(follower, names, published=False) if each.error]
-    if kept:
-        reasons = "; ".join(f"{each.table}: {each.reason}" for each in kept[:3])
-        raise Retryable(f"{len(kept)} tables could not be dropped: {reasons}")

@@ -19,7 +19,7 @@ from calve.errors import CalveError, Fatal, Retryable
 from calve.http_client import Tokens
 from calve.names import TableName
 from calve.secrets import read_secret, value_of
-from lambdas.lake_tables import Head, of_metadata
+from lambdas.followers import Head, of_metadata
 
 SETTINGS = "publish.iceberg_rest.secret, token_url and scope"
 TIMEOUT_S = 15

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Self
@@ -11,24 +11,16 @@ from typing import Any, Self
 import boto3
 from aws_lambda_powertools import Logger, Metrics, Tracer
 from aws_lambda_powertools.utilities.data_classes import CloudFormationCustomResourceEvent
-from aws_lambda_powertools.utilities.typing import LambdaContext
 from botocore.config import Config
 
 from calve.config.publishing import IcebergRest
 from calve.outputs.metrics import CATALOG_FAILED, CATALOG_FOLLOWED, CATALOG_LAG, CATALOG_REPAIRS
-from lambdas.aws import read_text
 from lambdas.catalog_sync.catalog import Catalog, Server, tokens_of
 from lambdas.catalog_sync.sync import LEASE_MS, TARGET, Sync, withdraw
 from lambdas.custom_resource import handler_of
-from lambdas.function import NAMESPACE, add
-from lambdas.publish_states import (
-    Outcome,
-    Published,
-    PublishStates,
-    follow_batch,
-    make_pending,
-)
-from lambdas.publish_states import reconcile as reconcile_all
+from lambdas.followers import Published, Words, functions_of
+from lambdas.function import NAMESPACE
+from lambdas.publish_states import PublishStates, make_pending
 
 Client = Callable[[str], Any]
 SERVICE = "catalog_sync"
@@ -96,36 +88,6 @@ class Wanted:
         return (self.catalog.uri, self.catalog.warehouse, self.catalog.namespace)
 
 
-@logger.inject_lambda_context(log_event=False)
-@tracer.capture_lambda_handler(capture_response=False)
-@metrics.log_metrics
-def feed(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
-    """Follow the commits in a batch of messages; returns the messages to deliver again."""
-    # Several deployments share the namespace of metrics.
-    metrics.add_dimension("function", context.function_name)
-    outcomes, answer = follow_batch(_sync(), _published(), event)
-    add(metrics, CATALOG_FOLLOWED, len(outcomes))
-    _log(outcomes)
-    return answer
-
-
-@logger.inject_lambda_context(log_event=False)
-@tracer.capture_lambda_handler(capture_response=False)
-@metrics.log_metrics
-def reconcile(event: dict[str, Any], context: LambdaContext) -> None:
-    """Find and repair every difference."""
-    metrics.add_dimension("function", context.function_name)
-    outcomes = reconcile_all(_sync(), _published())
-    _log(outcomes)
-    repairs = [each for each in outcomes if each.repaired]
-    for each in repairs:
-        logger.warning("catalog.repaired", extra={**_facts(each), "late_s": each.late_s})
-    failed = sum(each.error is not None for each in outcomes)
-    add(metrics, CATALOG_REPAIRS, len(repairs))
-    add(metrics, CATALOG_FAILED, failed)
-    logger.info("catalog.reconciled", extra={"tables": len(outcomes), "failed": failed})
-
-
 def _act(request: CloudFormationCustomResourceEvent, time_left_s: float) -> None:
     """New tables become pending, tables that are no longer published are dropped."""
     wanted = Wanted.parse(request.resource_properties)
@@ -136,35 +98,12 @@ def _act(request: CloudFormationCustomResourceEvent, time_left_s: float) -> None
         before = Wanted.parse(request.old_resource_properties)
         if before.place != wanted.place:
             before.withdraw_all(moving_away=True)
-    sync, published = wanted.open(), wanted.published if wanted.file is None else _read(wanted.file)
+    sync, published = (
+        wanted.open(),
+        wanted.published if wanted.file is None else Published.read(_client("s3"), wanted.file),
+    )
     make_pending(sync.states, TARGET, sorted(published.tables))
     withdraw(sync, published)
-
-
-handle = handler_of(
-    _act,
-    # The same id for every catalog: if the catalog changes, an update drops the tables.
-    identify=lambda properties: f"{Wanted.parse(properties).published.deployment}-{TARGET}",
-    logger=logger,
-    tracer=tracer,
-    failed="catalog.not_deployed",
-    done="catalog.deployed",
-)
-
-
-def _log(outcomes: Iterable[Outcome]) -> None:
-    for each in outcomes:
-        if each.acts:
-            logger.info("catalog.synced", extra={**_facts(each), "lag_s": each.lag_s})
-        if each.lag_s is not None:
-            add(metrics, CATALOG_LAG, each.lag_s)
-        if each.error:
-            _sync.cache_clear()  # read a changed secret again
-            logger.error("catalog.not_synced", extra={"table": each.table, "reason": each.reason})
-
-
-def _facts(outcome: Outcome) -> dict[str, Any]:
-    return {"table": outcome.table, "acts": [*outcome.acts]}
 
 
 @cache
@@ -179,13 +118,29 @@ def _sync() -> Sync:
 
 @cache
 def _published() -> Published:
-    return _read(os.environ["PUBLISHED_FILE"])
-
-
-def _read(file: str) -> Published:
-    return Published.from_json(read_text(_client("s3"), file))
+    return Published.read(_client("s3"), os.environ["PUBLISHED_FILE"])
 
 
 @cache
 def _client(service: str) -> Any:
     return boto3.client(service, config=CONFIG)
+
+
+feed, reconcile = functions_of(
+    Words("catalog", "synced", CATALOG_FOLLOWED, CATALOG_LAG, CATALOG_FAILED, CATALOG_REPAIRS),
+    logger,
+    tracer,
+    metrics,
+    follower=_sync,
+    published=_published,
+    forget=_sync.cache_clear,
+)
+handle = handler_of(
+    _act,
+    # The same id for every catalog: if the catalog changes, an update drops the tables.
+    identify=lambda properties: f"{Wanted.parse(properties).published.deployment}-{TARGET}",
+    logger=logger,
+    tracer=tracer,
+    failed="catalog.not_deployed",
+    done="catalog.deployed",
+)

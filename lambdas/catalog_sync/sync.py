@@ -14,22 +14,9 @@ from typing import Any
 from calve.errors import CalveError, Fatal, Retryable
 from calve.names import TableName
 from lambdas.catalog_sync.catalog import Catalog, Conflict, NotFound, Unanswered
-from lambdas.lake_tables import Head, head, is_newer
-from lambdas.publish_states import (
-    DROP,
-    Clock,
-    Lease,
-    Outcome,
-    Published,
-    PublishState,
-    PublishStates,
-    State,
-    Target,
-    leased,
-    now_ms,
-    unpublished,
-)
-from lambdas.publish_states import withdraw as withdraw_all
+from lambdas.followers import DROP, Head, Outcome, Published, head, is_newer, unpublished
+from lambdas.followers import withdraw as withdraw_all
+from lambdas.publish_states import Clock, Lease, PublishState, PublishStates, State, Target, leased, now_ms
 
 
 class Act(StrEnum):

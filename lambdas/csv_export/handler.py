@@ -28,12 +28,11 @@ from calve.config.publishing import Export
 from calve.errors import Fatal
 from calve.outputs import metrics as listed
 from calve.outputs.announcement import export_failed
-from lambdas.aws import Schedules
+from lambdas.aws import Schedules, databases_of
 from lambdas.csv_export.delivery import Lake, Status
 from lambdas.csv_export.export import Environment, Order, delivered, run
 from lambdas.csv_export.window import ExportFailed
 from lambdas.function import NAMESPACE, add, announce, from_variables
-from lambdas.lake_tables import databases_of
 
 SERVICE = "csv_export"
 ONCE_S = 24 * 3600

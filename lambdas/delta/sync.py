@@ -22,18 +22,8 @@ from calve.errors import CalveError, Fatal, Retryable
 from calve.names import TableName
 from lambdas.delta.log import Action, DeltaLog, LogState, removed
 from lambdas.delta.snapshots import Changes, Lake, reader_features, renamed, schema_string, stats_of
-from lambdas.lake_tables import Current, current
-from lambdas.publish_states import (
-    DROP,
-    Clock,
-    Outcome,
-    PublishState,
-    PublishStates,
-    State,
-    Target,
-    leased,
-    now_ms,
-)
+from lambdas.followers import DROP, Current, Outcome, current
+from lambdas.publish_states import Clock, PublishState, PublishStates, State, Target, leased, now_ms
 
 TARGET = Target.DELTA
 LEASE_MS = 310_000

@@ -17,10 +17,9 @@ from aws_lambda_powertools.utilities.data_classes import CloudFormationCustomRes
 from botocore.exceptions import ClientError
 
 from calve.errors import ConfigError
-from lambdas.aws import PAGE, code_of, governs, pages, tolerating
+from lambdas.aws import PAGE, code_of, databases_of, governs, pages, tolerating
 from lambdas.custom_resource import handler_of
 from lambdas.function import from_properties
-from lambdas.lake_tables import databases_of
 
 SERVICE = "lake_formation"
 logger = Logger(service=SERVICE)

@@ -17,11 +17,10 @@ from aws_lambda_powertools.utilities.data_classes import CloudFormationCustomRes
 
 from calve.errors import Retryable
 from calve.names import OWNER_TAG
-from lambdas.aws import tolerating
+from lambdas.aws import databases_of, tolerating
 from lambdas.custom_resource import handler_of, stack_status
 from lambdas.function import from_properties
 from lambdas.lake.adoption import key_of
-from lambdas.lake_tables import databases_of
 
 SERVICE = "lake_removal"
 logger = Logger(service=SERVICE)

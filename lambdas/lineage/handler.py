@@ -6,7 +6,7 @@ Three functions: `feed` follows commits, `reconcile` looks at every table, `hand
 from __future__ import annotations
 
 import os
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cache
 from typing import Any
@@ -15,7 +15,6 @@ import boto3
 import requests
 from aws_lambda_powertools import Logger, Metrics, Tracer
 from aws_lambda_powertools.utilities.data_classes import CloudFormationCustomResourceEvent
-from aws_lambda_powertools.utilities.typing import LambdaContext
 from botocore.config import Config
 from openlineage.client.event_v2 import RunEvent
 from openlineage.client.transport.http import ApiKeyTokenProvider, HttpConfig, HttpTransport, TokenProvider
@@ -27,25 +26,11 @@ from calve.errors import CalveError, Fatal, Retryable
 from calve.names import TableName
 from calve.outputs.metrics import LINEAGE_FAILED, LINEAGE_FOLLOWED, LINEAGE_LAG
 from calve.secrets import read_secret, value_of
-from lambdas.aws import read_text
 from lambdas.custom_resource import handler_of
-from lambdas.function import NAMESPACE, add
-from lambdas.lake_tables import Head, current
+from lambdas.followers import Head, Outcome, Published, Words, current, deploy, functions_of
+from lambdas.function import NAMESPACE
 from lambdas.lineage.events import Described, Glue
-from lambdas.publish_states import (
-    Clock,
-    Outcome,
-    Published,
-    PublishState,
-    PublishStates,
-    State,
-    Target,
-    follow_batch,
-    leased,
-    now_ms,
-    publish,
-)
-from lambdas.publish_states import reconcile as reconcile_all
+from lambdas.publish_states import Clock, PublishState, PublishStates, State, Target, leased, now_ms
 
 TARGET = Target.OPENLINEAGE
 LEASE_MS = 310_000
@@ -169,61 +154,11 @@ tracer = Tracer(service=SERVICE)
 metrics = Metrics(namespace=NAMESPACE, service=SERVICE)
 
 
-@logger.inject_lambda_context(log_event=False)
-@tracer.capture_lambda_handler(capture_response=False)
-@metrics.log_metrics
-def feed(event: dict[str, Any], context: LambdaContext) -> dict[str, Any]:
-    """Follow the commits in a batch of messages; returns the messages to deliver again."""
-    metrics.add_dimension("function", context.function_name)
-    outcomes, answer = follow_batch(_sync(os.environ["STATES_TABLE"]), _published(), event)
-    add(metrics, LINEAGE_FOLLOWED, len(outcomes))
-    _log(outcomes)
-    return answer
-
-
-@logger.inject_lambda_context(log_event=False)
-@tracer.capture_lambda_handler(capture_response=False)
-@metrics.log_metrics
-def reconcile(event: dict[str, Any], context: LambdaContext) -> None:
-    """Send what is due of every table."""
-    metrics.add_dimension("function", context.function_name)
-    outcomes = reconcile_all(_sync(os.environ["STATES_TABLE"]), _published())
-    _log(outcomes)
-    failed = sum(each.error is not None for each in outcomes)
-    add(metrics, LINEAGE_FAILED, failed)
-    logger.info("lineage.reconciled", extra={"tables": len(outcomes), "failed": failed})
-
-
 def _act(request: CloudFormationCustomResourceEvent, time_left_s: float) -> None:
     """New tables become pending. Tables that are no longer published are forgotten."""
-    properties = request.resource_properties
     # A crashed function holds its table's lease that long: a slow delete is better than a failed one.
-    sync = replace(_sync(properties["StatesTable"]), patience_s=LEASE_MS / 1000 + 10)
-    if request.request_type == "Delete":
-        publish(sync, Published(properties["Deployment"]))
-    else:
-        publish(sync, Published.from_json(read_text(_client("s3"), properties["PublishedFile"])))
-
-
-handle = handler_of(
-    _act,
-    identify=lambda properties: f"{properties['Deployment']}-{TARGET}",
-    logger=logger,
-    tracer=tracer,
-    failed="lineage.not_deployed",
-    done="lineage.deployed",
-)
-
-
-def _log(outcomes: Iterable[Outcome]) -> None:
-    for each in outcomes:
-        if each.acts:
-            logger.info("lineage.sent", extra={"table": each.table, "lag_s": each.lag_s})
-        if each.lag_s is not None:
-            add(metrics, LINEAGE_LAG, each.lag_s)
-        if each.error:
-            _sender.cache_clear()  # read a changed secret again
-            logger.error("lineage.not_sent", extra={"table": each.table, "reason": each.reason})
+    sync = replace(_sync(request.resource_properties["StatesTable"]), patience_s=LEASE_MS / 1000 + 10)
+    deploy(sync, request, _client("s3"))
 
 
 @cache
@@ -247,9 +182,28 @@ def _settings() -> OpenLineage:
 
 @cache
 def _published() -> Published:
-    return Published.from_json(read_text(_client("s3"), os.environ["PUBLISHED_FILE"]))
+    return Published.read(_client("s3"), os.environ["PUBLISHED_FILE"])
 
 
 @cache
 def _client(service: str) -> Any:
     return boto3.client(service, config=CONFIG)
+
+
+feed, reconcile = functions_of(
+    Words("lineage", "sent", LINEAGE_FOLLOWED, LINEAGE_LAG, LINEAGE_FAILED),
+    logger,
+    tracer,
+    metrics,
+    follower=lambda: _sync(os.environ["STATES_TABLE"]),
+    published=_published,
+    forget=_sender.cache_clear,
+)
+handle = handler_of(
+    _act,
+    identify=lambda properties: f"{properties['Deployment']}-{TARGET}",
+    logger=logger,
+    tracer=tracer,
+    failed="lineage.not_deployed",
+    done="lineage.deployed",
+)

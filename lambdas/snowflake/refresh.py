@@ -21,19 +21,9 @@ from calve.errors import CalveError, Retryable
 from calve.names import DEAD_LETTERS_SUFFIX, TableName
 from calve.outputs.metrics import SNOWFLAKE_FAILED, SNOWFLAKE_LAG, SNOWFLAKE_STUCK
 from lambdas.aws import tolerating
+from lambdas.followers import CommitBatch, Head, head, is_newer, may_pass, of_metadata, read
 from lambdas.function import NAMESPACE, add
-from lambdas.lake_tables import Head, head, is_newer, of_metadata, read
-from lambdas.publish_states import (
-    Clock,
-    CommitBatch,
-    PublishState,
-    PublishStates,
-    State,
-    Target,
-    leased,
-    may_pass,
-    now_ms,
-)
+from lambdas.publish_states import Clock, PublishState, PublishStates, State, Target, leased, now_ms
 from lambdas.snowflake.sql import name, options
 from lambdas.snowflake.sql_api import Refused, Session, service, system_status
 

@@ -183,7 +183,7 @@ def lineage(
 
 
 def _published(deployment: Deployment, publish: Publish) -> dict[str, object]:
-    """As `lambdas.publish_states.Published`. If databases are named after clusters, tables are known by name alone."""
+    """As `lambdas.followers.Published`. If databases are named after clusters, tables are known by name alone."""
     per_cluster = deployment.lake.namespace == "cluster_id"
     names = [each.table for each in publish.tables]
     return {

@@ -32,8 +32,9 @@ from calve.table.summary import (
 )
 from cli.verify.steps.mask import Tokens
 from lambdas.csv_export.delivery import same_definition
+from lambdas.followers import CommitBatch
 from lambdas.links import Link
-from lambdas.publish_states import CommitBatch, PublishStates, Target
+from lambdas.publish_states import PublishStates, Target
 from lambdas.tokens import Keys, verify
 
 

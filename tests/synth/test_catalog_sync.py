@@ -4,7 +4,7 @@ import json
 
 from calve.config.publishing import IcebergRest
 from lambdas.catalog_sync.sync import LEASE_MS, WRITE_MS
-from lambdas.publish_states import Published
+from lambdas.followers import Published
 from tests.synth.conftest import text
 from tests.synth.deployments import CATALOG
 from tests.synth.test_lake import statements

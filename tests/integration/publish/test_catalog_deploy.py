@@ -18,7 +18,7 @@ from cli.embedded import aws
 from cli.embedded.stack import Stack
 from cli.run.jobs import run_deployed
 from lambdas.delta.log import DeltaLog
-from lambdas.lake_tables import read as read_metadata
+from lambdas.followers import read as read_metadata
 from lambdas.publish_states import State
 from tests.integration.support.deployed import deployment, destroy
 from tests.integration.support.engine import Engine, until

@@ -24,8 +24,9 @@ from cli.embedded.stack import Stack
 from lambdas.catalog_sync.catalog import Server
 from lambdas.catalog_sync.handler import open_sync
 from lambdas.catalog_sync.sync import LEASE_MS, Sync, drop_namespaces, withdraw
-from lambdas.publish_states import Outcome, State, Target, now_ms, reconcile
-from lambdas.publish_states import Published as Wanted
+from lambdas.followers import Outcome, follow_all
+from lambdas.followers import Published as Wanted
+from lambdas.publish_states import State, Target, now_ms
 from tests.integration.support.servers.gate import Answer, Request
 from tests.integration.support.servers.rest_catalogs import (
     CLIENT,
@@ -87,7 +88,7 @@ def name_of(published: Published, table: str) -> TableName:
 
 
 def every(sync: Sync, published: Published) -> list[Outcome]:
-    return reconcile(sync, Wanted(published.database, patterns=(".*",), database=published.database))
+    return follow_all(sync, Wanted(published.database, patterns=(".*",), database=published.database))
 
 
 def failed(outcomes: list[Outcome]) -> list[str]:

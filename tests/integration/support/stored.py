@@ -12,10 +12,10 @@ from calve.config.job import Lake
 from calve.config.publishing import Export
 from cli.embedded import aws
 from cli.lake import open_catalog
+from lambdas.aws import databases_of
 from lambdas.csv_export.delivery import Lake as ExportLake
 from lambdas.csv_export.delivery import Outcome
 from lambdas.csv_export.export import Order, run
-from lambdas.lake_tables import databases_of
 from tests.integration.support.engine import DATABASE, Engine
 
 

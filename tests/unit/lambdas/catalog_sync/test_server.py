@@ -22,7 +22,7 @@ from lambdas.catalog_sync.catalog import (
     Server,
     Unanswered,
 )
-from lambdas.lake_tables import Head
+from lambdas.followers import Head
 
 SAID = {"error": {"message": "no such thing", "type": "NoSuchTableException", "code": 404, "stack": ["x"]}}
 

@@ -11,7 +11,7 @@ from typing import Any
 from calve.names import TableName
 from lambdas.catalog_sync.catalog import Conflict, Unanswered
 from lambdas.catalog_sync.sync import Sync
-from lambdas.lake_tables import Head
+from lambdas.followers import Head
 from lambdas.publish_states import PublishState, PublishStates, Target
 
 NAME = TableName("trading", "trades")

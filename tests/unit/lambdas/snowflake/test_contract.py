@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from lambdas.lake_tables import head
+from lambdas.followers import head
 from lambdas.snowflake.objects import establish, make, remove, verify
 from lambdas.snowflake.refresh import SnowflakeTables
 from lambdas.snowflake.sql import name

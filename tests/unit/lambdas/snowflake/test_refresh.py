@@ -11,6 +11,7 @@ from botocore.exceptions import ClientError
 
 from calve.names import TableName
 from lambdas import publish_states
+from lambdas.followers import may_pass
 from lambdas.publish_states import State, Target
 from lambdas.snowflake import refresh
 from lambdas.snowflake.refresh import Outcome, Refresher, SnowflakeTables, feed, reconcile
@@ -214,7 +215,7 @@ def test_of_two_looks_one_waits(snow: World, refresher: Refresher) -> None:
     snow.commit()
     now = refresher.now_ms()
     assert refresher.states.take(Target.SNOWFLAKE, str(TRADES), "other", now_ms=now, until_ms=now + 60_000)
-    assert publish_states.may_pass(look(refresher).error)
+    assert may_pass(look(refresher).error)
     assert KEY not in snow.account.rights.objects
     refresher.states.release(Target.SNOWFLAKE, str(TRADES), "other")
     assert look(refresher).error is None

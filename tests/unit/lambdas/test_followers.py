@@ -10,7 +10,7 @@ import pytest
 from moto import mock_aws
 
 from calve.names import TableName
-from lambdas.lake_tables import Head, head, is_newer
+from lambdas.followers import Head, head, is_newer
 
 NAME = TableName("trading", "trades")
 LOCATION = "s3://lake/trading/trades/metadata/00002.gz.metadata.json"
