@@ -33,7 +33,10 @@ from glue_jobs.process.java import (
 
 
 class Table:
-    """An Iceberg table, as of the last `refresh`. Methods raise Retryable if catalog or object store do not answer."""
+    """An Iceberg table, as of the last `refresh` or commit.
+
+    Schema and properties are read once for each. Methods raise Retryable if catalog or object store do not answer.
+    """
 
     def __init__(self, lake: Lake, java: Any, name: TableName) -> None:
         self.lake = lake
@@ -41,14 +44,25 @@ class Table:
         self.iceberg = lake.jvm.org.apache.iceberg
         self.java = java
         self.name = name
+        self._commits: dict[int, Commit] = {}
 
     def refresh(self) -> None:
         with catalog_errors(f"table {self.name}"):
             self.java.refresh()
+        self.refreshed()
+
+    def refreshed(self) -> None:
+        """Call after each refresh of the Java table: schema and properties are read again."""
+        for name in ("_schema", "properties"):
+            self.__dict__.pop(name, None)
+
+    @cached_property
+    def _schema(self) -> str:
+        return str(self.iceberg.SchemaParser.toJson(self.java.schema()))
 
     @property
     def schema(self) -> Json:
-        return json.loads(self.iceberg.SchemaParser.toJson(self.java.schema()))
+        return json.loads(self._schema)
 
     @property
     def columns(self) -> list[str]:
@@ -67,7 +81,7 @@ class Table:
     def actions(self) -> Any:
         return self.iceberg.spark.actions.SparkActions.get(self.lake.spark._jsparkSession)
 
-    @property
+    @cached_property
     def properties(self) -> Mapping[str, str]:
         return strings(self.jvm, self.java.properties())
 
@@ -83,7 +97,7 @@ class Table:
     def total(self, name: str) -> int:
         """One of Iceberg's totals for main's snapshot, such as `data-files`."""
         current = self.java.currentSnapshot()
-        return 0 if current is None else int(strings(self.jvm, current.summary()).get(f"total-{name}", 0))
+        return 0 if current is None else int(self.commit_of(current).summary.get(f"total-{name}", 0))
 
     @property
     def found(self) -> dict[str, str]:
@@ -95,9 +109,9 @@ class Table:
         """Snapshots from `head` (default: main's) towards the root, as far as they are not expired."""
         current = self.java.currentSnapshot() if head is None else self.java.snapshot(head)
         while current is not None:
-            yield commit_of(self.jvm, current)
-            parent = current.parentId()
-            current = None if parent is None else self.java.snapshot(parent)
+            commit = self.commit_of(current)
+            yield commit
+            current = None if commit.parent is None else self.java.snapshot(commit.parent)
 
     def refs(self) -> dict[str, int]:
         refs = self.java.refs()
@@ -105,10 +119,26 @@ class Table:
 
     def snapshot(self, snapshot_id: int) -> Commit | None:
         found = self.java.snapshot(snapshot_id)
-        return None if found is None else commit_of(self.jvm, found)
+        return None if found is None else self.commit_of(found)
+
+    def commit_of(self, snapshot: Any) -> Commit:
+        """A snapshot of Java, read once: it does not change."""
+        number = int(snapshot.snapshotId())
+        if (known := self._commits.get(number)) is None:
+            parent, summary = snapshot.parentId(), strings(self.jvm, snapshot.summary())
+            known = self._commits[number] = Commit(
+                number,
+                None if parent is None else int(parent),
+                summary,
+                snapshot.timestampMillis() / 1000,
+                int(snapshot.sequenceNumber()),
+                snapshot.operation(),
+            )
+        return known
 
     def committed(self) -> None:
-        """Call after every commit: Iceberg has rewritten Glue's column list."""
+        """Call after every commit: Iceberg has refreshed the table, and rewritten Glue's column list."""
+        self.refreshed()
         if self.lake.glue:
             self.lake.glue.level_columns(self.java, self.name)
 
@@ -186,7 +216,7 @@ class Table:
             if self.lake.is_managed:
                 update = update.cleanExpiredFiles(False)  # noqa: FBT003 Java knows no names
             self._commit(update)
-            self.java.refresh()
+            self.refresh()
             return before - int(self.java.snapshots().size())
 
     def drop_branch(self, name: str) -> None:
@@ -239,6 +269,7 @@ class Lake:
         self.jvm: Any = spark._jvm
         self.service = spark.conf.get(SERVICE)
         self.glue = Glue(spark) if self.service == "glue" else None
+        self._identifiers: dict[TableName, Any] = {}
 
     @property
     def is_managed(self) -> bool:
@@ -372,7 +403,12 @@ class Lake:
                 raise
 
     def _identifier(self, name: TableName) -> Any:
-        return self.jvm.org.apache.iceberg.catalog.TableIdentifier.of(self.strings(name.database, name.table))
+        if (known := self._identifiers.get(name)) is None:
+            known = self.jvm.org.apache.iceberg.catalog.TableIdentifier.of(
+                self.strings(name.database, name.table)
+            )
+            self._identifiers[name] = known
+        return known
 
     def strings(self, *values: str) -> Any:
         gateway: Any = self.spark.sparkContext._gateway
@@ -401,18 +437,6 @@ def catalog_errors(what: str) -> Iterator[None]:
             fix = "check `secret` and `scope` of `lake.catalog` in calve.yaml, then start the job again"
             raise Fatal(f"the catalog refuses the credentials: {java_cause(error)}", fix=fix) from None
         raise Retryable(f"{what}: {java_cause(error)}") from None
-
-
-def commit_of(jvm: Any, snapshot: Any) -> Commit:
-    parent = snapshot.parentId()
-    return Commit(
-        int(snapshot.snapshotId()),
-        None if parent is None else int(parent),
-        strings(jvm, snapshot.summary()),
-        snapshot.timestampMillis() / 1000,
-        int(snapshot.sequenceNumber()),
-        snapshot.operation(),
-    )
 
 
 def partition_spec(iceberg: Any, schema: Any, transforms: tuple[Transform, ...]) -> Any:

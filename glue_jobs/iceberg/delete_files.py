@@ -10,12 +10,12 @@ from __future__ import annotations
 import json
 import struct
 import zlib
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Self
 
 import numpy as np
 import pyarrow as pa
@@ -49,6 +49,12 @@ class DeleteFile(NamedTuple):
     kind: str
     offset: int | None = None
     size: int | None = None
+
+    @classmethod
+    def of_json(cls, its: Json) -> Self:
+        """its: a content file of Iceberg's REST catalogs."""
+        kind = f"{its['content']} {its['file-format']}".replace("-", "_").upper()
+        return cls(its["file-path"], kind, its.get("content-offset"), its.get("content-size-in-bytes"))
 
 
 class LiveFile(NamedTuple):
@@ -108,18 +114,16 @@ class LiveFiles:
     ) -> LiveFiles:
         """The same after a commit that has added these data files and delete files, and replaced delete files, all of Java."""
         files, data, deletes = dict(self.files), dict(self.added), dict(self.deletes)
-        new, new_deletes = _listed(table, added), _listed(table, deleting)
-        for number, facts in enumerate(_data_files(table, new.stream)):
-            path = facts[0]
-            files[path], data[path], deletes[path] = LiveFile(-1, *facts, ()), new.get(number), ()
+        for each, its in _described(table, added):
+            path, kind = its["file-path"], its["file-format"].upper()
+            files[path] = LiveFile(-1, path, kind, its["record-count"], its["file-size-in-bytes"], ())
+            data[path], deletes[path] = each, ()
         gone = {(str(each.location()), each.contentOffset()) for each in replaced}
-        paths = values(table.jvm, new_deletes.stream(), _getter(table, "DeleteFile.referencedDataFile"))
-        for number, (path, each) in enumerate(
-            zip(paths, _delete_files(table, new_deletes.stream), strict=True)
-        ):
+        for each, its in _described(table, deleting):
+            path = its["referenced-data-file"]
             held = zip(files[path].deletes, self._deletes(path, deletes), strict=True)
             kept = [(one, java) for one, java in held if (one.path, one.offset) not in gone]
-            known, java = zip(*kept, (each, new_deletes.get(number)), strict=True)
+            known, java = zip(*kept, (DeleteFile.of_json(its), each), strict=True)
             files[path], deletes[path] = files[path]._replace(deletes=known), java
         return LiveFiles(files, self.tasks, data, deletes)
 
@@ -140,11 +144,14 @@ class LiveFiles:
         return later[path] if path in later else tuple(elements(self.task(path).deletes()))
 
 
-def _listed(table: Table, objects: Iterable[Any]) -> Any:
-    found = table.jvm.java.util.ArrayList()
-    for each in objects:
-        found.add(each)
-    return found
+def _described(table: Table, files: Iterable[Any]) -> Iterator[tuple[Any, Json]]:
+    """Each data file or delete file of Java with its content file in JSON, as of Iceberg's REST catalogs, by two requests."""
+    specs: dict[int, Any] = {}
+    for each in files:
+        number = each.specId()
+        if number not in specs:
+            specs[number] = table.java.specs().get(number)
+        yield each, json.loads(table.iceberg.ContentFileParser.toJson(each, specs[number]))
 
 
 def _getter(table: Table, name: str) -> Any:
@@ -183,11 +190,12 @@ def write_deletes(
     vectors = table.format_version > 2
     made, suffix = (_vector, "puffin") if vectors else (_parquet, "parquet")
     written, described = [], []
-    for number, (path, positions) in enumerate(deleted.items()):
+    touched = _described(table, (data_files[path] for path in deleted))
+    for number, ((path, positions), (_, its)) in enumerate(zip(deleted.items(), touched, strict=True)):
         data, facts = made(path, positions)
         target = table.java.locationProvider().newDataLocation(f"{name}-{number}-deletes.{suffix}")
         written.append(_UPLOADS.submit(_put, table, target, data))
-        facts |= _place_of(table, data_files[path])
+        facts |= {name: its[name] for name in ("spec-id", "partition")}
         described.append(facts | {
             "content": "position-deletes",
             "file-path": target,
@@ -202,14 +210,6 @@ def write_deletes(
     mapper = iceberg.shaded.com.fasterxml.jackson.databind.ObjectMapper()
     node = mapper.readTree(json.dumps({"delete-files": described}))
     return list(elements(iceberg.rest.TableScanResponseParser.parseDeleteFiles(node, table.java.specs())))
-
-
-def _place_of(table: Table, data_file: Any) -> Json:
-    """The partition spec and the partition of a data file."""
-    iceberg = table.jvm.org.apache.iceberg
-    spec = table.java.specs().get(data_file.specId())
-    described = json.loads(iceberg.ContentFileParser.toJson(data_file, spec))
-    return {name: described[name] for name in ("spec-id", "partition")}
 
 
 def _put(table: Table, path: str, data: bytes) -> None:
@@ -276,11 +276,9 @@ def deleted_by(table: Table, snapshot: Any, storage: Storage) -> dict[str, NDArr
 
 
 def _by_data_file(table: Table, files: Iterable[Any]) -> dict[str, list[DeleteFile]]:
-    java = _listed(table, files)
-    paths = values(table.jvm, java.stream(), _getter(table, "DeleteFile.referencedDataFile"))
     found: dict[str, list[DeleteFile]] = {}
-    for path, each in zip(paths, _delete_files(table, java.stream), strict=True):
-        found.setdefault(path, []).append(each)
+    for _, its in _described(table, files):
+        found.setdefault(its.get("referenced-data-file"), []).append(DeleteFile.of_json(its))
     return found
 
 

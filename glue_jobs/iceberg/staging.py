@@ -25,7 +25,7 @@ from calve.names import quote
 from calve.schema.evolution import Change
 from calve.table.digests import Sums
 from calve.table.protocol import Commit
-from glue_jobs.iceberg.catalog import Table, catalog_errors, commit_of
+from glue_jobs.iceberg.catalog import Table, catalog_errors
 from glue_jobs.iceberg.exposure import require_own_paths
 from glue_jobs.process import faults
 from glue_jobs.process.java import elements, java_class, java_message, method
@@ -291,7 +291,7 @@ def commit(
         f"table {table.name}"
     ):  # Iceberg has refreshed it, unless the catalog failed just then
         table.committed()
-        return table.refs()[branch or "main"]
+        return int(table.java.snapshot(branch or "main").snapshotId())
 
 
 def begin(table: Table, summary: Mapping[str, str]) -> None:
@@ -380,7 +380,7 @@ def _prepared(update: Any, summary: Mapping[str, str], guard: _Guard) -> Any:
 
 @contextmanager
 def _guarded(table: Table, validator: Validator) -> Iterator[_Guard]:
-    guard = _Guard(table.jvm, validator)
+    guard = _Guard(table, validator)
     try:
         yield guard
     except Py4JJavaError as error:
@@ -399,21 +399,22 @@ def _guarded(table: Table, validator: Validator) -> Iterator[_Guard]:
 
 
 class _Guard:
-    """Iceberg's `SnapshotAncestryValidator` in Python. The JVM calls it at every commit attempt.
+    """Iceberg's `SnapshotAncestryValidator` in Python. The JVM calls it at every commit attempt, with the table refreshed.
 
     It must define `errorMessage`, because py4j does not see Java's default.
     It must not raise: Java would see a Py4JException, which hides the refusal.
     """
 
-    def __init__(self, jvm: Any, accept: Validator) -> None:
-        self._jvm = jvm
+    def __init__(self, table: Table, accept: Validator) -> None:
+        self._table = table
         self._accept = accept
         self.refused = False
         self.error: Exception | None = None
 
     def validate(self, ancestors: Any) -> bool:
+        self._table.refreshed()
         try:
-            self.refused = not self._accept(commit_of(self._jvm, each) for each in elements(ancestors))
+            self.refused = not self._accept(map(self._table.commit_of, elements(ancestors)))
         except Exception as error:  # noqa: BLE001 kept, and raised again on the Python side
             self.error, self.refused = error, True
         return not self.refused

@@ -13,12 +13,24 @@ from contextlib import closing
 from functools import cache
 from typing import Any
 
-from py4j.java_gateway import JavaPackage
+from py4j.java_gateway import JavaClass, JavaMember, JavaPackage
 from py4j.protocol import Py4JJavaError, Py4JNetworkError
 from pyspark.sql import SparkSession
 
 from calve.config.spark_conf import CATALOG
 from calve.errors import CalveError, Fatal
+
+
+class _Class(JavaClass):  # type: ignore[misc]  # py4j has no types
+    """A Java class. Each of its static methods and inner classes is requested once."""
+
+    def __getattr__(self, name: str) -> Any:
+        found = super().__getattr__(name)
+        if isinstance(found, JavaClass):
+            found = _Class(found._fqn, found._gateway_client)
+        if isinstance(found, (JavaClass, JavaMember)):
+            self.__dict__[name] = found
+        return found
 
 
 class _Names:
@@ -29,6 +41,8 @@ class _Names:
 
     def __getattr__(self, name: str) -> Any:
         value = getattr(self._found, name)
+        if isinstance(value, JavaClass):
+            value = _Class(value._fqn, value._gateway_client)
         known = _Names(value) if isinstance(value, JavaPackage) else value
         self.__dict__[name] = known
         return known
@@ -88,7 +102,13 @@ def strings(jvm: Any, mapping: Any) -> dict[str, str]:
 
 
 def _as_python(jvm: Any, value: Any) -> Any:
-    return json.loads(jvm.com.fasterxml.jackson.databind.ObjectMapper().writeValueAsString(value))
+    return json.loads(_mapper(jvm).writeValueAsString(value))
+
+
+@cache
+def _mapper(jvm: Any) -> Any:
+    """All threads may use it: https://javadoc.io/doc/com.fasterxml.jackson.core/jackson-databind, `ObjectMapper`."""
+    return jvm.com.fasterxml.jackson.databind.ObjectMapper()
 
 
 def catalog_settings(spark: SparkSession) -> dict[str, str]:

@@ -7,6 +7,7 @@ import threading
 import uuid
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import cache
 from typing import Any
 from weakref import WeakKeyDictionary
 
@@ -247,12 +248,14 @@ def data_files(table: Table, wanted: Layout, written: Sequence[Written]) -> tupl
         return ()
     iceberg = table.jvm.org.apache.iceberg
     footer_of, metrics_of = iceberg.inmemory.InMemoryInputFile, iceberg.parquet.ParquetUtil.fileMetrics
-    builder, value, types = iceberg.DataFiles.builder, iceberg.SingleValueParser.fromJson, iceberg.types.Types
+    builder, value, (longs, counts) = (
+        iceberg.DataFiles.builder,
+        iceberg.SingleValueParser.fromJson,
+        _types(table.jvm),
+    )
     config = iceberg.MetricsConfig.forTable(table.java)
     spec = table.java.specs().get(wanted.spec_id)
     tuples = spec.partitionType()
-    longs = types.ListType.ofRequired(1, types.LongType.get())
-    counts = types.MapType.ofRequired(1, 2, types.IntegerType.get(), types.LongType.get())
     found = []
     for each in written:
         metrics = metrics_of(footer_of(each.footer), config)
@@ -268,6 +271,14 @@ def data_files(table: Table, wanted: Layout, written: Sequence[Written]) -> tupl
             file = file.withSortOrderId(wanted.order_id)
         found.append(file.build())
     return tuple(found)
+
+
+@cache
+def _types(jvm: Any) -> tuple[Any, Any]:
+    """Iceberg's types of a list of long numbers, and of a map to long numbers by integers."""
+    types = jvm.org.apache.iceberg.types.Types
+    integer, long = types.IntegerType.get(), types.LongType.get()
+    return types.ListType.ofRequired(1, long), types.MapType.ofRequired(1, 2, integer, long)
 
 
 def sweep(table: Table, location: str) -> None:

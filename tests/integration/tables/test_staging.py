@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import pytest
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import DataFrame
@@ -9,7 +11,8 @@ from pyspark.sql import functions as F
 
 from calve.config.spark_conf import CATALOG
 from calve.errors import LostRace
-from calve.table.protocol import contains_round
+from calve.schema.evolution import Change
+from calve.table.protocol import Commit, contains_round
 from glue_jobs.iceberg.catalog import Lake, Table
 from glue_jobs.iceberg.staging import discard, publish, stage
 from tests.integration.support.engine import Engine
@@ -64,6 +67,25 @@ def test_a_validator_sees_the_head_that_it_is_tried_on_and_refuses(engine: Engin
     with pytest.raises(LostRace):
         publish(stale, second, {"calve.round": "r2"}, lambda ancestors: not contains_round(ancestors, "r1"))
     assert count(engine, table) == 10
+
+
+def test_a_validator_sees_the_properties_and_columns_of_other_writers(engine: Engine, table: Table) -> None:
+    """Otherwise a compaction would bring back a person who is being forgotten: it looks at the request there."""
+    staged = stage(table, trades(engine, 10), "contract-5")
+    other, seen = engine.table(table.name.table), list[object]()
+    assert ("asked" in table.properties, "more" in table.columns) == (False, False)
+    other.set_properties({"asked": "now"})
+    other.evolve([Change("add", (), "more", "string", None)])
+
+    def accept(_: Iterator[Commit]) -> bool:
+        seen.append(("asked" in table.properties, "more" in table.columns))
+        return True
+
+    publish(table, staged, {"calve.round": "r1"}, accept)
+    other.refresh()
+    other.set_properties({}, remove=["asked"])
+    table.refresh()
+    assert (seen, "asked" in table.properties) == ([(True, True)], False)
 
 
 def test_an_error_in_a_validator_is_raised_as_itself_and_commits_nothing(
