@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 import pytest
+from py4j.clientserver import ClientServerConnection
 
 from calve.config.job import Table
 from calve.config.spark_conf import CATALOG
+from calve.modes.upsert import Upsert
 from glue_jobs.ingest import openers_of
+from glue_jobs.table.open_table import TableMemory
 from tests.integration.support.engine import TRADE, Engine, everything
 from tests.integration.support.stored import export
 
@@ -46,6 +50,32 @@ def test_the_next_job_continues_from_the_table_alone(engine: Engine) -> None:
     engine.produce(topic, 50)
     engine.drain(engine.target(topic))
     assert engine.offsets(topic) == everything(150)
+
+
+@pytest.mark.parametrize(
+    ("mode", "most"), [({}, 100), ({"upsert": Upsert(("id",))}, 155)], ids=["append", "upsert"]
+)
+def test_a_round_of_few_records_sends_the_jvm_few_requests(
+    engine: Engine, monkeypatch: pytest.MonkeyPatch, mode: dict[str, Any], most: int
+) -> None:
+    """Each one costs both sides, whatever the number of records. py4j's own ones about garbage are not counted."""
+    topic, memory, requests = engine.topic(partitions=1), TableMemory(), list[str]()
+    target = engine.target(topic, engine="columnar", **mode)
+    for _ in range(3):
+        engine.produce(topic, 10)
+        engine.drain(target, memory=memory)
+    send = ClientServerConnection.send_command
+
+    def listen(connection: Any, command: str) -> Any:
+        requests.append(command)
+        return send(connection, command)
+
+    monkeypatch.setattr(ClientServerConnection, "send_command", listen)
+    engine.produce(topic, 10)
+    (outcome,) = engine.drain(target, memory=memory)
+    sent = [each for each in requests if not each.startswith("m\n")]
+    assert outcome.ledger.applied == 10
+    assert most / 2 < len(sent) <= most
 
 
 @pytest.mark.parametrize("choice", ["rows", "columnar"])
