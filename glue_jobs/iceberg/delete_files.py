@@ -37,7 +37,7 @@ NO_POSITIONS = np.empty(0, np.int64)
 _UPLOADS = ThreadPoolExecutor(8, thread_name_prefix="deletes")
 """Kept for the life of the process: each thread has a connection to the JVM."""
 COLUMNS = pa.schema([
-    pa.field("file_path", pa.string(), nullable=False, metadata={"PARQUET:field_id": str(PATH)}),
+    pa.field("file_path", pa.dictionary(pa.int32(), pa.string()), nullable=False, metadata={"PARQUET:field_id": str(PATH)}),
     pa.field("pos", pa.int64(), nullable=False, metadata={"PARQUET:field_id": str(POSITION)}),
 ])  # fmt: skip
 
@@ -286,7 +286,7 @@ def _parquet(path: str, positions: BitMap64) -> tuple[bytes, Json]:
     """A Parquet file with the positions, and the bounds of its paths, by which readers find it."""
     found = np.asarray(positions.to_array(), np.int64)
     paths = pa.DictionaryArray.from_arrays(np.zeros(len(found), np.int32), [path])
-    rows = pa.table([paths.cast(pa.string()), found], schema=COLUMNS)
+    rows = pa.table([paths, found], schema=COLUMNS)
     sink = pa.BufferOutputStream()
     with pq.ParquetWriter(
         sink, COLUMNS, compression="zstd", use_dictionary=["file_path"], store_schema=False,

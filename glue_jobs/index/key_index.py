@@ -26,6 +26,10 @@ Held = tuple[NDArray[np.intp], NDArray[np.int64]]
 """The number of the key of each row, and its order."""
 
 
+MARKED = 32
+"""Places are looked up in an array of all rows of their files, if these are at most so many for each: sorting would cost more."""
+
+
 class LiveRows(NamedTuple):
     """The live rows of a data file of `size` rows, with its delete files: the keys of the rows, and their positions.
 
@@ -42,13 +46,14 @@ class LiveRows(NamedTuple):
 
 @dataclass(slots=True)
 class _File:
-    """A covered data file. deleted: positions of rows that its delete files delete. orders: by position.
+    """A covered data file of `size` rows. deleted: positions of rows that its delete files delete. orders: by position.
 
     expected: the same after a commit of our own, if that takes place.
     """
 
     path: str
     number: int
+    size: int
     deletes: DeleteFiles
     deleted: BitMap64
     orders: NDArray[np.int64] | None
@@ -83,7 +88,7 @@ class KeyIndex:
         for path, deletes, keys, positions, size, orders in files:
             deleted = BitMap64() if len(positions) == size else BitMap64(range(size)) - BitMap64(positions)
             by_position = None if orders is None else filled(size, positions, orders)
-            file = _File(path, len(self._by_number), deletes, deleted, by_position)
+            file = _File(path, len(self._by_number), size, deletes, deleted, by_position)
             self._by_number.append(file)
             self._files[path] = file
             runs.append(Run(*keys, places_in(file.number, positions)))
@@ -144,14 +149,27 @@ class KeyIndex:
         return found
 
     def _living(self, places: Places) -> NDArray[np.bool_]:
+        if not len(places):
+            return np.empty(0, bool)
+        numbers = files_of(places)
         kinds = np.array([each is not None and 1 + bool(each.deleted) for each in self._by_number], np.int8)
-        kind = kinds[files_of(places)] if len(places) else np.empty(0, np.int8)
+        kind = kinds[numbers]
         found: NDArray[np.bool_] = kind > 0
         [doubtful] = np.nonzero(kind > 1)
-        for file, here in self._grouped(places[doubtful]):
-            positions, deleted = positions_of(places[doubtful[here]]), file.deleted
-            few = deleted & BitMap64(positions) if len(positions) < len(deleted) else deleted
-            found[doubtful[here]] = ~np.isin(positions, np.asarray(few.to_array(), np.int64))
+        asked = np.zeros(len(kinds), bool)
+        asked[numbers[doubtful]] = True
+        sizes = [each.size if each and ask else 0 for each, ask in zip(self._by_number, asked, strict=True)]
+        if sum(sizes) > MARKED * len(doubtful):
+            for file, here in self._grouped(places[doubtful]):
+                positions, deleted = positions_of(places[doubtful[here]]), file.deleted
+                few = deleted & BitMap64(positions) if len(positions) < len(deleted) else deleted
+                found[doubtful[here]] = ~np.isin(positions, _array(few))
+            return found
+        starts, dead = np.cumsum([0, *sizes]), np.zeros(sum(sizes), bool)
+        for number in np.flatnonzero(asked):
+            if (its := self._by_number[number]) is not None:
+                dead[starts[number] + _array(its.deleted)] = True
+        found[doubtful] = ~dead[starts[numbers[doubtful]] + positions_of(places[doubtful])]
         return found
 
     def _grouped(self, places: Places) -> Iterator[tuple[_File, NDArray[np.intp]]]:
@@ -161,3 +179,7 @@ class KeyIndex:
         for number, here in zip(numbers.tolist(), np.split(order, starts)[1:], strict=True):
             if file := self._by_number[number]:
                 yield file, here
+
+
+def _array(positions: BitMap64) -> Places:
+    return np.asarray(positions.to_array(), np.int64)
