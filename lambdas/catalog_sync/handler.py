@@ -98,10 +98,9 @@ def _act(request: CloudFormationCustomResourceEvent, time_left_s: float) -> None
         before = Wanted.parse(request.old_resource_properties)
         if before.place != wanted.place:
             before.withdraw_all(moving_away=True)
-    sync, published = (
-        wanted.open(),
-        wanted.published if wanted.file is None else Published.read(_client("s3"), wanted.file),
-    )
+    sync, published = wanted.open(), wanted.published
+    if wanted.file is not None:
+        published = Published.read(_client("s3"), wanted.file)
     make_pending(sync.states, TARGET, sorted(published.tables))
     withdraw(sync, published)
 

@@ -248,11 +248,8 @@ def data_files(table: Table, wanted: Layout, written: Sequence[Written]) -> tupl
         return ()
     iceberg = table.jvm.org.apache.iceberg
     footer_of, metrics_of = iceberg.inmemory.InMemoryInputFile, iceberg.parquet.ParquetUtil.fileMetrics
-    builder, value, (longs, counts) = (
-        iceberg.DataFiles.builder,
-        iceberg.SingleValueParser.fromJson,
-        _types(table.jvm),
-    )
+    builder, value = iceberg.DataFiles.builder, iceberg.SingleValueParser.fromJson
+    longs, counts = _types(table.jvm)
     config = iceberg.MetricsConfig.forTable(table.java)
     spec = table.java.specs().get(wanted.spec_id)
     tuples = spec.partitionType()
