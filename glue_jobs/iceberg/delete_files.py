@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import islice
 from typing import Any, NamedTuple, Self
 
@@ -27,7 +28,7 @@ from pyroaring import BitMap64
 from calve.names import SYSTEM_COLUMN
 from calve.schema.columns import Json
 from glue_jobs.iceberg.catalog import Table
-from glue_jobs.iceberg.storage import Storage
+from glue_jobs.iceberg.storage import Storage, failures
 from glue_jobs.process.java import elements, getter, values
 
 MAGIC, BITMAP = b"PFA1", bytes.fromhex("d1d33964")
@@ -185,8 +186,10 @@ def write_deletes(
     """Write a delete file for each data file, and return them in this order. No snapshot contains them.
 
     deleted: all positions to delete, by location of a data file. name: begins the files' names.
-    Raises Py4JJavaError: the object store failed.
+    Raises Py4JJavaError, Retryable: the object store failed.
     """
+    storage = Storage.of(table.lake.spark)
+    put = partial(_put_by_java, table) if storage.names_key else partial(_put, storage)
     vectors = table.format_version > 2
     made, suffix = (_vector, "puffin") if vectors else (_parquet, "parquet")
     written, described = [], []
@@ -194,7 +197,7 @@ def write_deletes(
     for number, ((path, positions), (_, its)) in enumerate(zip(deleted.items(), touched, strict=True)):
         data, facts = made(path, positions)
         target = table.java.locationProvider().newDataLocation(f"{name}-{number}-deletes.{suffix}")
-        written.append(_UPLOADS.submit(_put, table, target, data))
+        written.append(_UPLOADS.submit(put, target, data))
         facts |= {name: its[name] for name in ("spec-id", "partition")}
         described.append(facts | {
             "content": "position-deletes",
@@ -212,7 +215,13 @@ def write_deletes(
     return list(elements(iceberg.rest.TableScanResponseParser.parseDeleteFiles(node, table.java.specs())))
 
 
-def _put(table: Table, path: str, data: bytes) -> None:
+def _put(storage: Storage, path: str, data: bytes) -> None:
+    """Without the JVM, whose client takes several times the CPU."""
+    with failures(), storage.create(path) as stream:
+        stream.write(data)
+
+
+def _put_by_java(table: Table, path: str, data: bytes) -> None:
     stream = table.java.io().newOutputFile(path).createOrOverwrite()
     try:
         stream.write(data)

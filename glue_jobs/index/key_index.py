@@ -7,6 +7,7 @@ So a start, a foreign compaction, a rollback and another writer's append or dele
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 from pyroaring import BitMap64
 
 from glue_jobs.index.hashing import Hashes
-from glue_jobs.index.runs import NO_ORDER, Places, Run, Runs, files_of, filled, places_in, positions_of
+from glue_jobs.index.runs import NO_ORDER, Places, Rows, Run, Runs, files_of, filled, places_in, positions_of
 
 DeleteFiles = frozenset[tuple[str, int]]
 """The delete files of a data file: the location of each, and the offset in it."""
@@ -24,10 +25,6 @@ DeleteFiles = frozenset[tuple[str, int]]
 
 Held = tuple[NDArray[np.intp], NDArray[np.int64]]
 """The number of the key of each row, and its order."""
-
-
-MARKED = 32
-"""Places are looked up in an array of all rows of their files, if these are at most so many for each: sorting would cost more."""
 
 
 class LiveRows(NamedTuple):
@@ -46,14 +43,13 @@ class LiveRows(NamedTuple):
 
 @dataclass(slots=True)
 class _File:
-    """A covered data file of `size` rows. deleted: positions of rows that its delete files delete. orders: by position.
+    """A covered data file. deleted: positions of rows that its delete files delete. orders: by position.
 
     expected: the same after a commit of our own, if that takes place.
     """
 
     path: str
     number: int
-    size: int
     deletes: DeleteFiles
     deleted: BitMap64
     orders: NDArray[np.int64] | None
@@ -64,7 +60,7 @@ class KeyIndex:
     """The live rows of one table at one snapshot."""
 
     def __init__(self) -> None:
-        self._runs = Runs()
+        self._runs, self._rows = Runs(), Rows()
         self._files: dict[str, _File] = {}
         self._by_number: list[_File | None] = []
         self._added: list[LiveRows] = []
@@ -73,11 +69,13 @@ class KeyIndex:
         """Move to a snapshot with these data files; returns those to `cover` first."""
         for path, file in list(self._files.items()):
             if file.expected is not None and live.get(path) == file.expected[0]:
+                self._rows.delete(file.number, _array(file.expected[1] - file.deleted))
                 file.deletes, file.deleted = file.expected
             file.expected = None
             if live.get(path) != file.deletes:
                 del self._files[path]
                 self._by_number[file.number] = None
+                self._rows.drop(file.number)
         added, self._added = self._added, []
         self.cover(each for each in added if live.get(each.path) == each.deletes)
         return [path for path in live if path not in self._files]
@@ -86,40 +84,40 @@ class KeyIndex:
         """Add live data files."""
         runs = []
         for path, deletes, keys, positions, size, orders in files:
-            deleted = BitMap64() if len(positions) == size else BitMap64(range(size)) - BitMap64(positions)
+            deleted = BitMap64() if len(positions) == size else BitMap64(range(size)) - bitmap(positions)
             by_position = None if orders is None else filled(size, positions, orders)
-            file = _File(path, len(self._by_number), size, deletes, deleted, by_position)
+            file = _File(path, self._rows.add(size, positions), deletes, deleted, by_position)
             self._by_number.append(file)
             self._files[path] = file
             runs.append(Run(*keys, places_in(file.number, positions)))
         if runs:
-            self._runs.add(Run.of(runs), self._living)
+            self._runs.add(Run.of(runs), self._rows)
 
     def find(self, keys: Hashes) -> dict[str, BitMap64]:
         """The positions of all live rows with these keys, by the path of their file."""
-        return {path: BitMap64(positions) for path, _, positions in self.places(keys)}
+        return {path: bitmap(positions) for path, _, positions in self.places(keys)}
 
     def held(self, keys: Hashes) -> NDArray[np.bool_]:
         """Which of these keys a live row has."""
         found = np.zeros(len(keys.high), bool)
-        found[self._rows(keys)[0]] = True
+        found[self._found(keys)[0]] = True
         return found
 
     def orders(self, keys: Hashes) -> tuple[NDArray[np.intp], NDArray[np.int64]]:
         """The live rows of these keys: the number of the key of each, and its order, `NO_ORDER` if it is unknown."""
-        numbers, places = self._rows(keys)
+        numbers, places = self._found(keys)
         return numbers, self._orders(places)
 
     def chosen(self, keys: Hashes, choose: Callable[[Held], NDArray[np.bool_]]) -> dict[str, Places]:
         """The positions of those live rows of these keys that are chosen by the number of their key and their order, by file."""
-        numbers, places = self._rows(keys)
+        numbers, places = self._found(keys)
         if len(places):
             places = places[choose((numbers, self._orders(places)))]
         return {file.path: positions_of(places[here]) for file, here in self._grouped(places)}
 
     def places(self, keys: Hashes) -> Iterator[tuple[str, NDArray[np.intp], Places]]:
         """The live rows of these keys by file: its path; the number of the key of each row; the positions, in ascending order."""
-        numbers, places = self._rows(keys)
+        numbers, places = self._found(keys)
         for file, here in self._grouped(places):
             yield file.path, numbers[here], positions_of(places[here])
 
@@ -128,17 +126,17 @@ class KeyIndex:
         return self._files[path].deleted
 
     def expect(self, path: str, deletes: DeleteFiles, deleted: BitMap64) -> None:
-        """Note the delete files that a covered file has, and the rows that they delete, if our commit takes place."""
+        """Note the delete files that a covered file has, and all rows that they delete, if our commit takes place."""
         self._files[path].expected = deletes, deleted
 
     def expect_added(self, files: Iterable[LiveRows]) -> None:
         """Note the live rows of data files that our next commit adds, if it takes place. Those noted before are dropped."""
         self._added = list(files)
 
-    def _rows(self, keys: Hashes) -> tuple[NDArray[np.intp], Places]:
+    def _found(self, keys: Hashes) -> tuple[NDArray[np.intp], Places]:
         """All live rows of these keys: the number of the key of each, and its place."""
         numbers, places = self._runs.find(keys)
-        living = self._living(places)
+        living = self._rows.living(places)
         return numbers[living], places[living]
 
     def _orders(self, places: Places) -> NDArray[np.int64]:
@@ -148,30 +146,6 @@ class KeyIndex:
                 found[here] = file.orders[positions_of(places[here])]
         return found
 
-    def _living(self, places: Places) -> NDArray[np.bool_]:
-        if not len(places):
-            return np.empty(0, bool)
-        numbers = files_of(places)
-        kinds = np.array([each is not None and 1 + bool(each.deleted) for each in self._by_number], np.int8)
-        kind = kinds[numbers]
-        found: NDArray[np.bool_] = kind > 0
-        [doubtful] = np.nonzero(kind > 1)
-        asked = np.zeros(len(kinds), bool)
-        asked[numbers[doubtful]] = True
-        sizes = [each.size if each and ask else 0 for each, ask in zip(self._by_number, asked, strict=True)]
-        if sum(sizes) > MARKED * len(doubtful):
-            for file, here in self._grouped(places[doubtful]):
-                positions, deleted = positions_of(places[doubtful[here]]), file.deleted
-                few = deleted & BitMap64(positions) if len(positions) < len(deleted) else deleted
-                found[doubtful[here]] = ~np.isin(positions, _array(few))
-            return found
-        starts, dead = np.cumsum([0, *sizes]), np.zeros(sum(sizes), bool)
-        for number in np.flatnonzero(asked):
-            if (its := self._by_number[number]) is not None:
-                dead[starts[number] + _array(its.deleted)] = True
-        found[doubtful] = ~dead[starts[numbers[doubtful]] + positions_of(places[doubtful])]
-        return found
-
     def _grouped(self, places: Places) -> Iterator[tuple[_File, NDArray[np.intp]]]:
         """Each live file of these places, and which places it has."""
         order = np.argsort(places)
@@ -179,6 +153,11 @@ class KeyIndex:
         for number, here in zip(numbers.tolist(), np.split(order, starts)[1:], strict=True):
             if file := self._by_number[number]:
                 yield file, here
+
+
+def bitmap(positions: Places) -> BitMap64:
+    """The same as `BitMap64(positions)`, which would take each one as a Python number."""
+    return BitMap64(array("Q", positions.tobytes()))
 
 
 def _array(positions: BitMap64) -> Places:

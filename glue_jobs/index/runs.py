@@ -9,25 +9,78 @@ from __future__ import annotations
 import os
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
+from array import array
+from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
 import numpy as np
+from numba import types
 from numpy.typing import NDArray
 
 from calve.errors import Suspended
-from glue_jobs.index.hashing import Hashes, Words
+from glue_jobs.columns.kernels import LONGS, LONGS_OUT, kernel
+from glue_jobs.index.hashing import WORDS, Hashes, Words
 
 Places = NDArray[np.int64]
 NO_ORDER = np.iinfo(np.int64).min
 """The order of a null, which is the least."""
-POSITION_BITS = 32
+POSITION_BITS, WORD = 32, 8
 POSITIONS = np.int64((1 << POSITION_BITS) - 1)
 MAPPED_KEYS = 1_000_000
 """Runs of so many keys are kept in files."""
-CHUNK_KEYS = 4_000_000
 RATIO = 4
 """A run is merged with the older one before it unless that is so many times larger."""
+GONE = -1
+"""Where a file's flags begin if it is not covered any more."""
+FLAGS = types.Array(types.boolean, 1, "C")
+
+
+class Rows:
+    """Which rows of the covered files live: a flag for each, those of a file together. A file's number is never used again."""
+
+    def __init__(self) -> None:
+        self._starts = array("q")
+        self._sizes = array("q")
+        self._dead = np.zeros(0, bool)
+        self._used = 0
+
+    def add(self, size: int, positions: Places) -> int:
+        """A file's number. positions: of its rows that live."""
+        if self._used + size > len(self._dead):
+            self._make_room(size)
+        its = self._dead[self._used : self._used + size]
+        its[:] = len(positions) < size
+        if len(positions) < size:
+            its[positions] = False
+        self._starts.append(self._used)
+        self._sizes.append(size)
+        self._used += size
+        return len(self._starts) - 1
+
+    def drop(self, number: int) -> None:
+        """None of the file's rows lives any more."""
+        self._starts[number] = GONE
+
+    def delete(self, number: int, positions: Places) -> None:
+        """These rows of the file do not live any more."""
+        self._dead[self._starts[number] + positions] = True
+
+    def living(self, places: Places) -> NDArray[np.bool_]:
+        found = np.empty(len(places), bool)
+        _living(places, np.frombuffer(self._starts, np.int64), self._dead, found)
+        return found
+
+    def _make_room(self, size: int) -> None:
+        """For twice the rows. The flags of dropped files go."""
+        files = [(number, start) for number, start in enumerate(self._starts) if start != GONE]
+        rows = sum(self._sizes[number] for number, _ in files)
+        dead = _room(2 * (rows + size) // WORD + 1, 1)[0].view(bool)
+        self._used = 0
+        for number, start in files:
+            end = self._used + self._sizes[number]
+            dead[self._used : end] = self._dead[start : start + self._sizes[number]]
+            self._starts[number], self._used = self._used, end
+        self._dead = dead
 
 
 class Run(NamedTuple):
@@ -45,8 +98,9 @@ class Run(NamedTuple):
         return cls(high[order], low[order], places[order])
 
     def find(self, keys: Hashes) -> Iterator[tuple[NDArray[np.intp], Places]]:
-        """All entries of these keys: the number of the key, and the place. Sorted keys are found fastest."""
-        at = np.searchsorted(self.high, keys.high)
+        """All entries of these keys, which are sorted by `high`: the number of the key, and the place."""
+        at = np.empty(len(keys.high), np.int64)
+        _begins(self.high, keys.high, at)
         number = np.arange(len(at))
         while len(at):
             there = at < len(self.high)
@@ -76,15 +130,15 @@ class Runs:
     def __init__(self) -> None:
         self.runs: list[Run] = []
 
-    def add(self, run: Run, stays: Callable[[Places], NDArray[np.bool_]]) -> None:
-        """Add a run, and merge runs of like sizes. A merge keeps the entries for which `stays` is true."""
+    def add(self, run: Run, rows: Rows) -> None:
+        """Add a run, and merge runs of like sizes. A merge keeps the entries of rows that live."""
         self.runs.append(_mapped(run))
         while len(self.runs) > 1 and len(self.runs[-2].high) < RATIO * len(self.runs[-1].high):
             newer, older = self.runs.pop(), self.runs.pop()
-            self.runs.append(self._merged(older, newer, stays))
+            self.runs.append(_merged(older, newer, rows))
 
     def find(self, keys: Hashes) -> tuple[NDArray[np.intp], Places]:
-        """As `Run.find`."""
+        """As `Run.find`, of keys in any order."""
         order = np.argsort(keys.high)
         ordered = keys.take(order)
         found = [(order[:0], np.empty(0, np.int64))]
@@ -92,23 +146,63 @@ class Runs:
         numbers, places = zip(*found, strict=True)
         return np.concatenate(numbers), np.concatenate(places)
 
-    def _merged(self, older: Run, newer: Run, stays: Callable[[Places], NDArray[np.bool_]]) -> Run:
-        older, newer = (self._filtered(each, stays) for each in (older, newer))
-        of_newer = np.searchsorted(older.high, newer.high, side="right") + np.arange(len(newer.high))
-        found = _run(len(older.high) + len(newer.high))
-        of_older = np.ones(len(found.high), bool)
-        of_older[of_newer] = False
-        for target, one, other in zip(found, older, newer, strict=True):
-            target[of_newer] = other
-            target[of_older] = one
-        return found
 
-    def _filtered(self, run: Run, stays: Callable[[Places], NDArray[np.bool_]]) -> Run:
-        kept = np.empty(len(run.places), bool)
-        for start in range(0, len(kept), CHUNK_KEYS):
-            chunk = slice(start, start + CHUNK_KEYS)
-            kept[chunk] = stays(np.asarray(run.places[chunk]))
-        return run if kept.all() else Run(run.high[kept], run.low[kept], run.places[kept])
+def _merged(older: Run, newer: Run, rows: Rows) -> Run:
+    stay, come = rows.living(older.places), rows.living(newer.places)
+    found = _run(int(np.count_nonzero(stay) + np.count_nonzero(come)))
+    _merge(*older, stay, *newer, come, *found)
+    return found
+
+
+@kernel(types.void(LONGS, LONGS, FLAGS, FLAGS))
+def _living(
+    places: Places, starts: NDArray[np.int64], dead: NDArray[np.bool_], found: NDArray[np.bool_]
+) -> None:
+    for n in range(places.size):
+        start = starts[places[n] >> POSITION_BITS]
+        found[n] = start != GONE and not dead[start + (places[n] & POSITIONS)]
+
+
+@kernel(types.void(WORDS, WORDS, LONGS_OUT))
+def _begins(run: Words, keys: Words, at: NDArray[np.int64]) -> None:
+    """Where each of the keys begins in a run, both sorted: each search begins where the last one ended, with growing steps."""
+    low, usual = 0, run.size // max(1, keys.size) + 1
+    for n in range(keys.size):
+        high, step = low, usual
+        while high < run.size and run[high] < keys[n]:
+            low, high, step = high + 1, high + step, 2 * step
+        high = min(high, run.size)
+        while low < high:
+            middle = (low + high) >> 1
+            if run[middle] < keys[n]:
+                low = middle + 1
+            else:
+                high = middle
+        at[n] = low
+
+
+_RUN = WORDS, WORDS, LONGS_OUT
+
+
+@kernel(types.void(*_RUN, FLAGS, *_RUN, FLAGS, *_RUN))
+def _merge(
+    high: Words, low: Words, places: Places, stays: NDArray[np.bool_],
+    new_high: Words, new_low: Words, new_places: Places, comes: NDArray[np.bool_],
+    to_high: Words, to_low: Words, to_places: Places,
+) -> None:  # fmt: skip
+    """Two sorted runs as one, without the entries that do not stay or come."""
+    a, b = 0, 0
+    for n in range(to_high.size):
+        while a < high.size and not stays[a]:
+            a += 1
+        while b < new_high.size and not comes[b]:
+            b += 1
+        if b == new_high.size or (a < high.size and high[a] <= new_high[b]):
+            to_high[n], to_low[n], to_places[n] = high[a], low[a], places[a]
+            a += 1
+        else:
+            to_high[n], to_low[n], to_places[n] = new_high[b], new_low[b], new_places[b]
+            b += 1
 
 
 def filled(size: int, positions: Places, orders: NDArray[np.int64]) -> NDArray[np.int64]:
@@ -141,12 +235,12 @@ def _room(size: int, columns: int) -> NDArray[np.uint64]:
     if size < MAPPED_KEYS:
         return np.empty((columns, size), np.uint64)
     with tempfile.TemporaryFile(prefix="calve-keys-") as file:
-        wanted = columns * size * np.dtype(np.uint64).itemsize
+        wanted = columns * size * WORD
         try:
             os.posix_fallocate(file.fileno(), 0, wanted)
         except OSError:
             raise _no_disk(wanted) from None
-        return np.memmap(file, np.uint64, "r+", shape=(columns, size))
+        return np.asarray(np.memmap(file, np.uint64, "r+", shape=(columns, size)))
 
 
 def _no_disk(wanted: int) -> Suspended:
