@@ -247,7 +247,8 @@ def data_files(table: Table, wanted: Layout, written: Sequence[Written]) -> tupl
     if not written:
         return ()
     iceberg = table.jvm.org.apache.iceberg
-    footer_of, metrics_of = iceberg.inmemory.InMemoryInputFile, iceberg.parquet.ParquetUtil.fileMetrics
+    stream, metrics_of = table.jvm.java.io.ByteArrayInputStream, iceberg.parquet.ParquetUtil.footerMetrics
+    nothing, footers = table.jvm.java.util.stream.Stream.empty, _footers(table.jvm)
     builder, value = iceberg.DataFiles.builder, iceberg.SingleValueParser.fromJson
     longs, counts = _types(table.jvm)
     config = iceberg.MetricsConfig.forTable(table.java)
@@ -255,7 +256,7 @@ def data_files(table: Table, wanted: Layout, written: Sequence[Written]) -> tupl
     tuples = spec.partitionType()
     found = []
     for each in written:
-        metrics = metrics_of(footer_of(each.footer), config)
+        metrics = metrics_of(footers.readParquetMetadata(stream(each.footer)), nothing(), config)
         if each.nans:
             held = {"keys": list(each.nans), "values": list(each.nans.values())}
             metrics.nanValueCounts().putAll(value(counts, json.dumps(held)))
@@ -276,6 +277,14 @@ def _types(jvm: Any) -> tuple[Any, Any]:
     types = jvm.org.apache.iceberg.types.Types
     integer, long = types.IntegerType.get(), types.LongType.get()
     return types.ListType.ofRequired(1, long), types.MapType.ofRequired(1, 2, integer, long)
+
+
+@cache
+def _footers(jvm: Any) -> Any:
+    """Reads footers. All threads may use it. `ParquetUtil.fileMetrics` would read Hadoop's settings from XML for each file."""
+    parquet = jvm.org.apache.iceberg.shaded.org.apache.parquet
+    options = parquet.ParquetReadOptions.builder(parquet.conf.PlainParquetConfiguration()).build()
+    return parquet.format.converter.ParquetMetadataConverter(options)
 
 
 def sweep(table: Table, location: str) -> None:

@@ -22,12 +22,15 @@ from glue_jobs.engines.columnar.layouts import FLOATS, Layout, Leaf, leaves, sch
 from glue_jobs.iceberg.storage import failures
 from glue_jobs.index.decision import NO_RECORDS, KeyedRecords, KeyRule
 
+MAGIC, FOOTER_END = b"PAR1", 8
+"""What a Parquet file begins with; and the bytes after its metadata: their length, and `MAGIC` again."""
+
 
 @dataclass(frozen=True, slots=True)
 class Written:
     """A data file.
 
-    footer: a Parquet file with only the footer. partition: its tuple in Iceberg's JSON, or None.
+    footer: the file's metadata as Thrift. partition: its tuple in Iceberg's JSON, or None.
     splits: where row groups begin. nans: the number of NaN values by column id.
     records: of a table by key, those of its rows, by position.
     """
@@ -253,7 +256,7 @@ class _File:
             path=self._path,
             size=size,
             rows=footer.num_rows,
-            footer=alone.getvalue().to_pybytes(),
+            footer=alone.getvalue()[len(MAGIC) : -FOOTER_END].to_pybytes(),
             partition=self._partition,
             splits=tuple(each.dictionary_page_offset or each.data_page_offset for each in firsts),
             nans=self._nans,
@@ -266,7 +269,7 @@ class _File:
             self._sink.close()
 
 
-SAMPLE = 4_096
+SAMPLE, FEW = 4_096, 500
 NEIGHBOURS = 64
 WHOLE = frozenset({"int", "long", "date", "timestamp", "timestamptz"})
 TEXTS = frozenset({"string", "binary"})
@@ -280,11 +283,13 @@ def encoding_of(leaf: Leaf, rows: pa.Table, layout: Layout) -> str | None:
 
     Columns in a struct, list or map may be delta-encoded: readers read them row by row and know every encoding.
     Other columns have a dictionary or are plain, unless the table uses Parquet's data pages of version 2.
-    Iceberg's vectorised readers before 1.11 refuse delta encodings.
+    Iceberg's vectorised readers before 1.11 refuse delta encodings. Few rows are not looked at: that took longer than the rest.
     """
     nested = len(leaf.way) > 1
     if nested and leaf.kind in WHOLE:
         return "DELTA_BINARY_PACKED"
+    if rows.num_rows < FEW:
+        return DICTIONARY
     values = pa.chunked_array(leaf.values(rows))
     if repeats(values, layout.dictionary_bytes):
         return DICTIONARY

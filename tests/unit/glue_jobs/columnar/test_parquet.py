@@ -14,7 +14,7 @@ import pytest
 from calve.errors import Fatal
 from calve.schema.columns import KAFKA, Transform, field, list_of, struct
 from glue_jobs.engines.columnar.layouts import leaves
-from glue_jobs.engines.columnar.parquet import Files
+from glue_jobs.engines.columnar.parquet import MAGIC, Files
 from glue_jobs.index.decision import KeyRule
 from tests.arrow_rows import ALL, EMPTY, ROW, plain
 from tests.unit.glue_jobs.columnar.layouts import layout, local, read, written
@@ -73,9 +73,10 @@ def test_types_are_stored_as_iceberg_stores_them(rows: pa.Table, tmp_path: Path)
     assert b"ARROW:schema" not in (pq.read_metadata(local(file)).metadata or {})
 
 
-def test_the_footer_alone_is_the_files_metadata(rows: pa.Table, tmp_path: Path) -> None:
+def test_the_footer_is_the_files_metadata(rows: pa.Table, tmp_path: Path) -> None:
     (file,) = written(tmp_path, layout(ALL), rows)
-    assert pq.read_metadata(BytesIO(file.footer)).equals(pq.read_metadata(local(file)))
+    alone = MAGIC + file.footer + len(file.footer).to_bytes(4, "little") + MAGIC
+    assert pq.read_metadata(BytesIO(alone)).equals(pq.read_metadata(local(file)))
     assert (file.rows, file.size) == (3, Path(local(file)).stat().st_size)
 
 
