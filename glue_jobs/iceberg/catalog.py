@@ -316,6 +316,23 @@ class Lake:
             bare = self.is_managed and found.head is None and INITIALISED in found.properties
         return None if bare else found
 
+    def reload(self, known: Table) -> Table | None:
+        """As `load`, in place of a table that nobody uses any more, and with its connections to the object store.
+
+        Glue says whether the table has a new metadata file; only then Iceberg reads it. A REST catalog gives new credentials
+        with each load.
+        """
+        if self.glue is None:
+            return self.load(known.name)
+        with catalog_errors(f"table {known.name}"):
+            try:
+                known.java.refresh()
+            except Py4JJavaError as error:  # the name has no table now, or another one
+                if not java_class(error).endswith(("NoSuchTableException", "IllegalStateException")):
+                    raise
+                return self.load(known.name)
+        return Table(self, known.java, known.name)
+
     def locations(self, names: Collection[TableName]) -> dict[TableName, str]:
         """The metadata file of each table, as the catalog names it now. Missing tables are left out."""
         with catalog_errors("the catalog"):

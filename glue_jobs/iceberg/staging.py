@@ -396,6 +396,8 @@ def _guarded(table: Table, validator: Validator) -> Iterator[_Guard]:
         IllegalArgumentException
     ):  # PySpark's class for Java's: Iceberg raises it before it writes anything
         raise Conflict(f"table {table.name}: the snapshot that rows are deleted from has expired") from None
+    finally:
+        guard.end()
 
 
 class _Guard:
@@ -418,6 +420,10 @@ class _Guard:
         except Exception as error:  # noqa: BLE001 kept, and raised again on the Python side
             self.error, self.refused = error, True
         return not self.refused
+
+    def end(self) -> None:
+        """Let go of the table and all its metadata. py4j keeps the guard until the JVM collects its side of it."""
+        del self._table, self._accept
 
     def errorMessage(self) -> str:
         return "calve: the table has moved on since this round began"

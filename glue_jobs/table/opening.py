@@ -74,7 +74,7 @@ class Opener:
     _index: TableIndex = field(init=False)
     _worker_s: Accumulator[float] = field(init=False)
     main: Table | None = None
-    """As loaded last, even if it could not be opened then."""
+    """As loaded last, even if it could not be opened then. None: it does not exist."""
     _opened: OpenTable | None = None
     _pinned: tuple[Json, Versions] | None = None
     """The data columns and schemas that the plan of `_opened` was made from."""
@@ -115,7 +115,10 @@ class Opener:
         an aggregate table and the mode is another, or the reverse.
         """
         self.lookups.renew()
-        found = self.services.lake.load(self.name)
+        lake = self.services.lake
+        found = lake.load(self.name) if self.main is None else lake.reload(self.main)
+        if found is None:
+            self.main = None
         self._note(found)
         try:
             versions = self.schemas.versions()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import gc
+import weakref
 from collections.abc import Iterator
 
 import pytest
@@ -86,6 +88,33 @@ def test_a_validator_sees_the_properties_and_columns_of_other_writers(engine: En
     other.set_properties({}, remove=["asked"])
     table.refresh()
     assert (seen, "asked" in table.properties) == ([(True, True)], False)
+
+
+def test_a_commit_holds_no_table_in_memory(engine: Engine) -> None:
+    """py4j holds a validator until the JVM collects its side of it. With the table, it held all metadata of each round."""
+    table = engine.target(engine.topic()).open().main
+    publish(table, stage(table, trades(engine, 1), "contract-8"), {}, lambda _: True)
+    held = weakref.ref(table)
+    del table
+    gc.collect()
+    assert held() is None
+
+
+def test_a_table_is_reloaded_as_it_is_now(engine: Engine, table: Table) -> None:
+    """Also if somebody has dropped it, or made another one of its name."""
+    lake, other = table.lake, engine.table(table.name.table)
+    other.set_properties({"seen": "yes"})
+    again = lake.reload(table)
+    assert again is not None
+    assert again.properties["seen"] == "yes"
+    catalog, identifier = lake._catalog, lake._identifier(table.name)
+    catalog.dropTable(identifier, False)
+    made = catalog.createTable(identifier, table.java.schema())
+    replaced = lake.reload(again)
+    assert replaced is not None
+    assert replaced.found["table_uuid"] == str(made.uuid())
+    catalog.dropTable(identifier, False)
+    assert lake.reload(replaced) is None
 
 
 def test_an_error_in_a_validator_is_raised_as_itself_and_commits_nothing(
