@@ -41,6 +41,8 @@ from glue_jobs.table.opening import Opener
 
 PARTITIONS = 4
 VALUE_BYTES = 100
+WARMING, FEW = 200, 100
+"""So many rounds of so few records come first, in tables of their own. The JVM compiles meanwhile; nothing is reported."""
 STRIDE = 104_729
 KNOWN = 20
 """One record of so many has a key that a table without duplicates has already."""
@@ -66,10 +68,14 @@ def main(mode: str, settings: Path, changes: int, rounds: int, sizes: list[int])
     job = replace(Job.from_json(settings.read_text()), masking=f"file:{masking}")
     spark = spark_session(job)
     with closing(Cluster(job.kafka)) as cluster:
-        for size in sizes:
+        for size in (0, *sizes):
             topic = f"{mode}_{uuid.uuid4().hex[:8]}"
             create_topic(topic, PARTITIONS, client_properties(job.kafka, job.lake.region))
-            grow(job, topic, drains_of(job, topic, mode, spark, cluster), size, changes, rounds)
+            drains = drains_of(job, topic, mode, spark, cluster)
+            if size:
+                grow(job, topic, drains, size, changes, rounds)
+            else:
+                warm(job, topic, drains)
     spark.stop()
 
 
@@ -88,6 +94,14 @@ def drains_of(job: Job, topic: str, mode: str, spark: SparkSession, cluster: Clu
     if mode == "upsert":
         found["merge"] = Merge(spark, job, topic, cluster).drain
     return found
+
+
+def warm(job: Job, topic: str, drains: dict[str, Drain]) -> None:
+    """Rounds of a few keys by calve, each of all new keys or of known ones in turn."""
+    for number in range(WARMING):
+        produce(job, topic, range(number // 2 * FEW, (number // 2 + 1) * FEW))
+        for name in drains.keys() - {"merge"}:
+            drains[name]()
 
 
 def grow(job: Job, topic: str, drains: dict[str, Drain], size: int, changes: int, rounds: int) -> None:
