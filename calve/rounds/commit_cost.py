@@ -35,6 +35,8 @@ LOOK = Requests(0, 1, 4)
 """Open the table, read its position, look for dead letters."""
 COMMIT = Requests(2, 5, 4)
 """Write the manifest list and the table's metadata; swap the catalog entry."""
+KEPT = Requests(gets=-3)
+"""A table that nobody else has changed has the metadata and the manifest list that Iceberg read after the last commit."""
 MANIFEST = Requests(puts=1)
 DEAD_LETTERS_LOOK = Requests(0, 2, 1)
 DEAD_LETTERS = Requests(7, 18, 17)
@@ -65,6 +67,7 @@ def requests(
     plans: int = 0,
     read: int = 0,
     merge_at: int,
+    kept: bool,
     deletes: bool,
     dead_letters: bool,
     had_dead_letters: bool,
@@ -72,11 +75,13 @@ def requests(
     """The requests of a round that writes files of these `sizes`, including deletes and dead letters.
 
     `plans`: how often all manifests were read to find the rows of keys; `read`: files that were read for that. `merge_at`: the
-    number of manifests from which Iceberg merges them.
+    number of manifests from which Iceberg merges them. `kept`: as in `Table`.
     `deletes`, `dead_letters`: the round has some.
     `had_dead_letters`: earlier rounds had.
     """
     done = _commit(sizes, held, merge_at)
+    if kept:
+        done.append(KEPT)
     if had_dead_letters:
         done.append(DEAD_LETTERS_LOOK)
     if dead_letters:

@@ -36,14 +36,16 @@ class Table:
     """An Iceberg table, as of the last `refresh` or commit.
 
     Schema and properties are read once for each. Methods raise Retryable if catalog or object store do not answer.
+    kept: `Lake.reload` has found it unchanged.
     """
 
-    def __init__(self, lake: Lake, java: Any, name: TableName) -> None:
+    def __init__(self, lake: Lake, java: Any, name: TableName, *, kept: bool = False) -> None:
         self.lake = lake
         self.jvm = lake.jvm
         self.iceberg = lake.jvm.org.apache.iceberg
         self.java = java
         self.name = name
+        self.kept = kept
         self._commits: dict[int, Commit] = {}
 
     def refresh(self) -> None:
@@ -326,12 +328,14 @@ class Lake:
             return self.load(known.name)
         with catalog_errors(f"table {known.name}"):
             try:
-                known.java.refresh()
+                operations = known.java.operations()
+                before = operations.current()
+                kept = operations.refresh() == before
             except Py4JJavaError as error:  # the name has no table now, or another one
                 if not java_class(error).endswith(("NoSuchTableException", "IllegalStateException")):
                     raise
                 return self.load(known.name)
-        return Table(self, known.java, known.name)
+        return Table(self, known.java, known.name, kept=kept)
 
     def locations(self, names: Collection[TableName]) -> dict[TableName, str]:
         """The metadata file of each table, as the catalog names it now. Missing tables are left out."""

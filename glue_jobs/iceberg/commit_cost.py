@@ -59,6 +59,7 @@ class CostMeter:
             plans=plans,
             read=read,
             merge_at=_merge_at(main),
+            kept=main.kept,
             deletes=staged.deletes is not None,
             dead_letters=bool(dead_letters.rows),
             had_dead_letters=had_dead_letters,

@@ -26,7 +26,7 @@ from glue_jobs.iceberg.storage import Storage
 from glue_jobs.index.data_files import KeyColumns, Keys, is_readable, read_keys, read_rows, read_values
 from glue_jobs.index.decision import KeyedRecords, order_of, ranks, starts
 from glue_jobs.index.hashing import Hashes, hashes
-from glue_jobs.index.key_index import DeleteFiles, Held, KeyIndex, LiveRows
+from glue_jobs.index.key_index import DeleteFiles, Held, KeyIndex, LiveRows, bitmap
 from glue_jobs.index.runs import NO_ORDER, Places
 from glue_jobs.process.workers import map_in_arrow
 
@@ -55,7 +55,7 @@ class AddedFile:
 
     @property
     def dead(self) -> BitMap64:
-        return BitMap64(np.flatnonzero(~self.kept))
+        return bitmap(np.flatnonzero(~self.kept))
 
     def live_rows(self, deletes: DeleteFiles) -> LiveRows:
         positions = np.flatnonzero(self.kept)

@@ -23,6 +23,7 @@ from glue_jobs.decode.machines.change_events import lacking
 from glue_jobs.engines.choice import loaded
 from glue_jobs.iceberg.staging import FILE, POSITION, Staged
 from glue_jobs.index.decision import KeyedFiles, KeyedRecords, KeyRule
+from glue_jobs.index.key_index import bitmap
 from glue_jobs.index.records import records_of
 from glue_jobs.index.table_index import AddedFile
 from glue_jobs.index.versions import Versions, every_row, from_before, next_to, with_history
@@ -166,7 +167,7 @@ def by_file(places: pa.Table) -> dict[str, BitMap64]:
     files = places[FILE].combine_chunks().dictionary_encode()
     positions, numbers = places[POSITION].to_numpy(), files.indices.to_numpy()
     paths = files.dictionary.to_pylist()
-    return {path: BitMap64(positions[np.flatnonzero(numbers == n)]) for n, path in enumerate(paths)}
+    return {path: bitmap(positions[numbers == n]) for n, path in enumerate(paths)}
 
 
 def placed(

@@ -6,6 +6,7 @@ from calve.rounds.commit_cost import (
     COMMIT,
     DEAD_LETTERS,
     DEAD_LETTERS_LOOK,
+    KEPT,
     LOOK,
     MANIFEST,
     MIB,
@@ -23,6 +24,7 @@ def asked(
     *,
     plans: int = 0,
     read: int = 0,
+    kept: bool = False,
     deletes: bool = False,
     dead_letters: bool = False,
     had_dead_letters: bool = False,
@@ -33,6 +35,7 @@ def asked(
         plans=plans,
         read=read,
         merge_at=20,
+        kept=kept,
         deletes=deletes,
         dead_letters=dead_letters,
         had_dead_letters=had_dead_letters,
@@ -42,6 +45,7 @@ def asked(
 def test_a_round_looks_commits_and_writes_a_file_each() -> None:
     assert asked([]) == LOOK + COMMIT
     assert asked([1, 2]) == LOOK + COMMIT + MANIFEST + Requests(puts=2)
+    assert asked([1, 2], kept=True) == asked([1, 2]) + KEPT
 
 
 def test_a_large_file_is_written_in_parts() -> None:
