@@ -68,14 +68,15 @@ def main(mode: str, settings: Path, changes: int, rounds: int, sizes: list[int])
     job = replace(Job.from_json(settings.read_text()), masking=f"file:{masking}")
     spark = spark_session(job)
     with closing(Cluster(job.kafka)) as cluster:
-        for size in (0, *sizes):
+
+        def begun() -> tuple[str, dict[str, Drain]]:
             topic = f"{mode}_{uuid.uuid4().hex[:8]}"
             create_topic(topic, PARTITIONS, client_properties(job.kafka, job.lake.region))
-            drains = drains_of(job, topic, mode, spark, cluster)
-            if size:
-                grow(job, topic, drains, size, changes, rounds)
-            else:
-                warm(job, topic, drains)
+            return topic, drains_of(job, topic, mode, spark, cluster)
+
+        warm(job, *begun())
+        for size in sizes:
+            grow(job, *begun(), size, changes, rounds)
     spark.stop()
 
 

@@ -422,7 +422,7 @@ class _Guard:
         return not self.refused
 
     def end(self) -> None:
-        """Let go of the table and all its metadata. py4j keeps the guard until the JVM collects its side of it."""
+        """Drop the table and its metadata. py4j keeps the guard until the JVM's garbage collector runs."""
         del self._table, self._accept
 
     def errorMessage(self) -> str:
